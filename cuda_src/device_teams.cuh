@@ -70,6 +70,16 @@ struct LaneTeam {
     static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
+/// The reduction of a value of each warp: the second half of `block_reduce`.
+template <class T, class Op>
+__device__ __noinline__ T reduce_warps(T value, T* partial, Called<Op>) {
+    if (lane_index() == 0) partial[warp_index()] = value;
+    __syncthreads();
+    const int width = 1 << (32 - __clz(warp_count() - 1)), warp = lane_index() & (width - 1);
+    value = warp < warp_count() ? partial[warp] : Op::identity();
+    return warp_reduce(value, Called<Op>(), width);
+}
+
 /// The most bytes of a value that a block or a grid reduces.
 constexpr int bytes_of_partial = 32;
 
@@ -80,9 +90,9 @@ class BlockTeam {
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = true;
     static constexpr bool foresees = true;
-    static constexpr int each = 1, lanes_of_row = 4;
+    static constexpr int each = 1, lanes_of_row = 4, rows_at_once = 2;
 
-    using Reals = Vector<double>;
+    using Reals = NearVector<double>;
 
     /// The partial results of the warps, double-buffered.
     struct Storage {
@@ -111,23 +121,42 @@ class BlockTeam {
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
-        static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
-        turn_ ^= 1;
-        return block_reduce(value, reinterpret_cast<T*>(storage_.partial[turn_]), op);
+        return block_reduce(value, next<T>(), op);
+    }
+    template <class T, class Op>
+    __device__ T reduce(T value, Called<Op> op) {
+        return reduce_groups(reduce_group(value, op), op);
     }
     template <class T, class Op>
     static __device__ __forceinline__ T reduce_group(T value, Op op) {
         return warp_reduce(value, op);
     }
+    /// The reduction of one value per group.
+    template <class T, class Op>
+    __device__ T reduce_groups(T value, Op op) {
+        return reduce_warps(value, next<T>(), op);
+    }
 
   private:
     Storage& storage_;
     int turn_ = 0;
+
+    /// Memory for the partial results of the next reduction.
+    template <class T>
+    __device__ T* next() {
+        static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
+        turn_ ^= 1;
+        return reinterpret_cast<T*>(storage_.partial[turn_]);
+    }
 };
 
-/// One block whose vectors are in global memory. To foresee variables would take registers.
+/// One block whose vectors are in global memory. To foresee variables, or to sum two rows at once,
+/// would take registers.
 struct FarBlockTeam : BlockTeam {
     static constexpr bool has_near_vectors = false, foresees = false;
+    static constexpr int rows_at_once = 1;
+
+    using Reals = Vector<double>;
 
     using BlockTeam::BlockTeam;
 };
@@ -139,7 +168,7 @@ class GridTeam {
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = false;
     static constexpr bool foresees = true;
-    static constexpr int each = 1, lanes_of_row = 16;
+    static constexpr int each = 1, lanes_of_row = 16, rows_at_once = 2;
 
     using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;
@@ -173,20 +202,24 @@ class GridTeam {
     /// size.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
+        return reduce_groups(reduce_group(value, op), op);
+    }
+    template <class T, class Op>
+    static __device__ __forceinline__ T reduce_group(T value, Op op) {
+        return warp_reduce(value, op);
+    }
+    template <class T, class Op>
+    __device__ T reduce_groups(T value, Op op) {
         unsigned char* half = partial_ + turn_ * gridDim.x * bytes_of_partial;
         T* partial = reinterpret_cast<T*>(half);
         turn_ ^= 1;
-        value = block_.reduce(value, op);
+        value = block_.reduce_groups(value, op);
         if (threadIdx.x == 0) partial[blockIdx.x] = value;
         barrier_.wait();
         value = Op::identity();
         for (int block = threadIdx.x; block < gridDim.x; block += blockDim.x)
             value = op(value, partial[block]);
         return block_.reduce(value, op);
-    }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op op) {
-        return warp_reduce(value, op);
     }
 
   private:

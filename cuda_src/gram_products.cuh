@@ -12,15 +12,14 @@
 
 /// out[q] = column_q . vector, for `count` columns: of `variables`, or the first columns if it
 /// is null. A group multiplies two columns at once. Ends without a barrier.
-template <class Team>
+template <class Team, class In>
 __device__ __noinline__ void multiply_columns(Vector<double> columns, long long leading, int m,
-                                              Vector<int> variables, int count, Vector<double> in,
-                                              Vector<double> out) {
+                                              Chosen<Team> chosen, In vector,
+                                              typename Team::Reals out) {
     struct Row {
         double a, b, factor;
     };
-    const Chosen<Team> chosen{variables, count};
-    const Vector<double> vector = placed<Team>(in);
+    const int count = chosen.count;
 #pragma unroll 1
     for (int q = 2 * Team::group(); q < count; q += 2 * Team::groups()) {
         const int next = min(q + 1, count - 1);
@@ -43,12 +42,10 @@ __device__ __noinline__ void multiply_columns(Vector<double> columns, long long 
         }
     }
 }
-template <class Team>
+template <class Team, class In>
 __device__ void multiply_columns(const GramMatrix<Team>& matrix, int m, int,
-                                 const Chosen<Team>& chosen, Vector<double> vector,
-                                 Vector<double> out) {
-    multiply_columns<Team>(matrix.entries, matrix.leading, m, chosen.list, chosen.count, vector,
-                           out);
+                                 const Chosen<Team>& chosen, In vector, typename Team::Reals out) {
+    multiply_columns<Team>(matrix.entries, matrix.leading, m, chosen, vector, out);
 }
 
 /// A sum of products, and a number minus such a sum, in working precision; the latter in twice of
@@ -71,20 +68,41 @@ struct AccurateDifference {
     __device__ __forceinline__ double rounded() const { return value.high + value.low; }
 };
 
-/// use(i, result) for i < count, by the thread that has element i. The result takes the products
-/// of rows(i, j) and y[p] to start(i), for the chosen variables j at positions p.
-template <class Sum, class Team, class Start, class Use>
-__device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
-                                        Vector<double> vector, Start start, Use use) {
-    const Vector<double> y = placed<Team>(vector);
-    for_each<Team>(count, [&](int i) {
-        Sum sum{start(i)};
+/// use(i, result) for i = first, first + the team's size, ... below `count`, by the thread that has
+/// element i; `rows_` elements at once, if there are as many. The result takes the products of
+/// matrix(i, j) and y[p] to start(i), for the chosen variables j at positions p.
+template <class Sum, int rows_, class Team, class In, class Start, class Use>
+__device__ __forceinline__ void combine_rows(MatrixView matrix, int first, int count,
+                                             const Chosen<Team>& chosen, In y, Start start,
+                                             Use use) {
+    struct Column {
+        double entries[rows_], factor;
+    };
+    const int step = Team::size();
+    int i = first;
+#pragma unroll 1
+    for (; i + (rows_ - 1) * step < count; i += rows_ * step) {
+        Sum sum[rows_];
+        for (int q = 0; q < rows_; ++q) sum[q] = {start(i + q * step)};
         load_ahead<1>(
             0, chosen.count,
-            [&](int p, int ahead) { return Pair{rows(i, chosen[p + ahead]), y[p + ahead]}; },
-            [&](int, int, Pair loaded) { sum.take(loaded.a, loaded.b); });
-        use(i, sum.rounded());
-    });
+            [&](int p, int ahead) {
+                const int j = chosen[p + ahead];
+                Column column{{}, y[p + ahead]};
+                for (int q = 0; q < rows_; ++q) column.entries[q] = matrix(i + q * step, j);
+                return column;
+            },
+            [&](int, int, const Column& column) {
+                for (int q = 0; q < rows_; ++q) sum[q].take(column.entries[q], column.factor);
+            });
+        for (int q = 0; q < rows_; ++q) use(i + q * step, sum[q].rounded());
+    }
+    if constexpr (rows_ > 1) combine_rows<Sum, rows_ / 2>(matrix, i, count, chosen, y, start, use);
+}
+template <class Sum, class Team, class Address, class Start, class Use>
+__device__ __forceinline__ void combine(MatrixView matrix, int count, const Chosen<Team>& chosen,
+                                        Vector<double, Address> y, Start start, Use use) {
+    combine_rows<Sum, Team::rows_at_once>(matrix, Team::rank(), count, chosen, y, start, use);
 }
 
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
@@ -96,8 +114,7 @@ __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int
 }
 
 /// out[i] -= factor * in[i]. A thread computes the elements of its rank.
-template <class Team>
-__device__ __noinline__ void subtract_multiple(Vector<double> out, int count, double factor,
-                                               Vector<double> in) {
+template <class Team, class Out, class In>
+__device__ __noinline__ void subtract_multiple(Out out, int count, double factor, In in) {
     for_each<Team>(count, [&](int i) { out[i] -= factor * in[i]; });
 }

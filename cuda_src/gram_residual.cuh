@@ -19,6 +19,7 @@ struct GramResidual : GramSteps<T, Team> {
     using Base::team, Base::options, Base::at, Base::inverse;
     using Base::to_scaled, Base::to_given, Base::magnitude, Base::status;
     using Base::variable, Base::owns, Base::sum, Base::sum_of_passive, Base::size, Base::step;
+    using typename Base::Array;
 
     bool has_product;  // whether w is the product of the columns with the witness
 
@@ -108,7 +109,7 @@ struct GramResidual : GramSteps<T, Team> {
 
     /// Subtract A d, with the rows of the l2 penalty, from a residual; `shift` changes the
     /// multiplier of the fixed sum.
-    __device__ void subtract_fitted(Vector<double> from, double shift) {
+    __device__ void subtract_fitted(Array from, double shift) {
         combine<PlainSum, Team>(
             at.matrix.view(), options.height(), inverse.passive(), at.d, [](int) { return 0.0; },
             [&](int i, double fitted) {
@@ -129,7 +130,7 @@ struct GramResidual : GramSteps<T, Team> {
     /// The part of the residual along the passive columns is due to an error of x. Without that
     /// part it is the witness of the certificate.
     __device__ bool refresh() {
-        Vector<double> out = at.witness;
+        Array out = at.witness;
         bool follows = false;
         for (bool again = false;; again = true, out = at.residual) {
             Base::template make_residual<AccurateDifference>(out);

@@ -94,10 +94,9 @@ struct GramSteps : GramSystem<T, Team> {
         inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
     }
 
-    /// Whether a descent is more than `least` times the root of `square`. Lanes compare squares: a
+    /// Whether a descent is more than `least` times the root of `square`. Squares are compared: a
     /// root takes 20 instructions.
     static __device__ bool exceeds(double descent, double least, double square) {
-        if constexpr (!Team::is_small) return descent > least * square_root(square);
         return (descent > 0 && descent * descent > least * least * square) || least < 0;
     }
 
@@ -243,10 +242,8 @@ struct GramSteps : GramSystem<T, Team> {
         const auto column = gram(j);
         const double norm = at.norm.of(j);
         const double limit = accepted ? alike * norm : Floating<double>::infinity();
-        clear_variables(team, at.slope, options.n, j, [&](auto i) {
-            if constexpr (Team::is_small) return fabs(column[i]) > limit * at.norm[i];
-            return accepted && fabs(column[i]) > alike * at.norm[i] * norm;
-        });
+        clear_variables(team, at.slope, options.n, j,
+                        [&](auto i) { return fabs(column[i]) > limit * at.norm[i]; });
     }
 
     /// Without G: whether column j is like the column of a variable that entered last.

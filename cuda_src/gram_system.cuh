@@ -15,30 +15,31 @@ __device__ __forceinline__ bool is_finite(double value) {
 template <class Team>
 struct GramArrays {
     using Reals = typename Team::Reals;
+    using Array = typename ArrayLike<Reals>::Type;
 
     GramMatrix<Team> matrix;
     PassiveInverseArrays<Team> inverse;
-    Vector<double> residual;  // rows: b - A x
-    Vector<double> witness;   // rows
-    Vector<double> b;         // m, for small teams: scaled
-    Vector<double> c;         // n: A^T (b - A rest) - penalty, corrected
-    Reals w, along;           // n: the negative gradient; H row
-    Reals slope, all_x;       // n: w / norm of variables that may enter; x by variable
-    Reals row;                // the same: the passive entries of the row of a fixed sum
-    Reals x, passive_w;       // capacity: of the passive variables, by position
-    Reals d, g;               // capacity: the step to the solution; part of a column of G
-    Reals u, change;          // capacity: coefficients of a projection; the correction of x
-    Reals end;                // the same: the bounds that the step reaches
-    Vector<double> norm;      // n: norms of the columns with the l2 penalty
+    Array residual;       // rows: b - A x
+    Array witness;        // rows
+    Array b;              // m, for small teams: scaled
+    Array c;              // n: A^T (b - A rest) - penalty, corrected
+    Reals w, along;       // n: the negative gradient; H row
+    Reals slope, all_x;   // n: w / norm of variables that may enter; x by variable
+    Reals row;            // the same: the passive entries of the row of a fixed sum
+    Reals x, passive_w;   // capacity: of the passive variables, by position
+    Reals d, g;           // capacity: the step to the solution; part of a column of G
+    Reals u, change;      // capacity: coefficients of a projection; the correction of x
+    Reals end;            // the same: the bounds that the step reaches
+    Vector<double> norm;  // n: norms of the columns with the l2 penalty
     // With an l2 penalty:
-    Vector<double> damping;  // n: its root in the scaled variables
+    Array damping;  // n: its root in the scaled variables
     // With bounds:
-    Vector<double> lower, upper;  // n
-    Vector<double> rest;          // n: the values of variables that are not passive, and 0
-    Vector<double> penalties;     // n: l1 in the scaled variables
+    Array lower, upper;  // n
+    Array rest;          // n: the values of variables that are not passive, and 0
+    Array penalties;     // n: l1 in the scaled variables
     // With a fixed sum:
-    Vector<double> sum_row;  // n: its row of the matrix
-    Vector<double> total;    // 1: its entry of b
+    Array sum_row;  // n: its row of the matrix
+    Array total;    // 1: its entry of b
 
     /// Allocate the vectors; their bytes are computed by the host.
     __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
@@ -52,7 +53,7 @@ struct GramArrays {
         memory.take(x, capacity);
         memory.take(passive_w, capacity);
         memory.take(d, capacity);
-        memory.take(u, capacity);
+        memory.take(u, capacity + 2);
         inverse.place(memory, capacity);
         if (options.has_ridge()) {
             memory.take(norm, n);
@@ -93,6 +94,7 @@ struct GramArrays {
 template <class T, class Team>
 struct GramSystem {
     using Reals = typename Team::Reals;
+    using Array = typename ArrayLike<Reals>::Type;
 
     Team& team;
     const GramOptions<Team>& options;
@@ -163,14 +165,14 @@ struct GramSystem {
     }
 
     /// The gradient along variable j for a residual, from the product of column and residual.
-    __device__ double gradient(double product, int j, Vector<double> residual) const {
+    __device__ double gradient(double product, int j, Array residual) const {
         if (options.has_ridge()) product += at.damping[j] * residual[options.height() + j];
         return product - penalty(j);
     }
 
     /// out = A^T residual, at least for the chosen columns. Ends without a barrier.
-    __device__ void transpose_times(const Chosen<Team>& chosen, Vector<double> residual,
-                                    Reals& out) const {
+    template <class Rows>
+    __device__ void transpose_times(const Chosen<Team>& chosen, Rows residual, Reals& out) const {
         multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
     }
 
@@ -207,7 +209,7 @@ struct GramSystem {
     /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
     /// stores the elements of its rank. Ends with a barrier.
     template <class Sum>
-    __device__ void make_residual(Vector<double> out) {
+    __device__ void make_residual(Array out) {
         at.all_x.forget();
         for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
         team.sync();

@@ -19,15 +19,13 @@
 
 #include "team.cuh"
 
-/// Variables of a problem, in some order: from a list, or the first variables if it is null.
+/// Variables of a problem, in some order: from a list, or the first variables without a list.
 template <class Team>
 struct Chosen {
-    Vector<int> list;
+    typename ArrayLike<typename Team::Reals, int>::Type list;
     int count;
 
-    __device__ __forceinline__ int operator[](int p) const {
-        return list.first == nullptr ? p : list[p];
-    }
+    __device__ __forceinline__ int operator[](int p) const { return list.first ? list[p] : p; }
     /// The last variables of the list.
     __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.
@@ -38,8 +36,9 @@ struct Chosen {
 };
 
 /// The memory of H. The compiler knows which part is in shared memory.
+template <class Team>
 struct SymmetricRows {
-    int near_begin;    // bytes of dynamic shared memory before the square
+    NearVector<double> square;
     double* far_rows;  // where row 0 would be, if all rows were in global memory
     int side;
 
@@ -47,9 +46,7 @@ struct SymmetricRows {
     static __device__ __forceinline__ long long before(int i) {
         return static_cast<long long>(i) * (i + 1) / 2;
     }
-    __device__ __forceinline__ double* near(int i) const {
-        return reinterpret_cast<double*>(dynamic_shared_memory() + near_begin) + i * side;
-    }
+    __device__ __forceinline__ double* near(int i) const { return &square[i * side]; }
     __device__ __forceinline__ double* far(int i) const { return far_rows + before(i); }
     /// An entry in global memory.
     __device__ __forceinline__ double& far(int i, int k) const { return far(max(i, k))[min(i, k)]; }
@@ -60,22 +57,22 @@ struct SymmetricRows {
 
 template <class Team>
 struct PassiveInverseArrays {
-    SymmetricRows H;
-    Vector<int> variables;
+    SymmetricRows<Team> H;
+    decltype(Chosen<Team>::list) variables;
 
     /// Allocate the variables.
     __device__ void place(TeamMemory& memory, int capacity) { memory.take(variables, capacity); }
     /// Allocate H.
     __device__ void place(unsigned char* shared, unsigned char* global, int side) {
-        H = {static_cast<int>(shared - dynamic_shared_memory()),
-             reinterpret_cast<double*>(global) - SymmetricRows::before(side), side};
+        H = {NearVector<double>::at(reinterpret_cast<double*>(shared)),
+             reinterpret_cast<double*>(global) - H.before(side), side};
     }
 };
 
 template <class Team>
 class PassiveInverse {
   public:
-    using Reals = Vector<double>;
+    using Reals = typename Team::Reals;
 
     int length = 0;
 
@@ -83,7 +80,7 @@ class PassiveInverse {
 
     __device__ __forceinline__ int variable(int p) const { return at.variables[p]; }
     __device__ __forceinline__ Chosen<Team> passive() const { return {at.variables, length}; }
-    __device__ __forceinline__ Chosen<Team> all(int n) const { return {{nullptr}, n}; }
+    __device__ __forceinline__ Chosen<Team> all(int n) const { return {{}, n}; }
     __device__ void clear() {
         length = 0;
         ::for_each<Team>(at.H.side * at.H.side / 2,
@@ -105,8 +102,17 @@ class PassiveInverse {
     /// u = H g. Returns the products of u with g and w; finds the largest of all threads, which may
     /// be of anything else. Ends with a barrier.
     __device__ Two project(Team& team, Reals g, Reals w, Reals u, Located<double>& largest) const {
-        const SumsAndLargest own{multiply_rows(at.H, length, g, w, u), largest};
-        const SumsAndLargest found = team.reduce(own, Called<AddTwoAndArgMax>());
+        Two sums = multiply_rows(at.H, length, g, w, u);
+#pragma unroll
+        for (int distance = Team::lanes_of_row; distance < warp_threads; distance *= 2)
+            sums = AddTwo()(sums, shuffle_xor(sums, distance));
+        if (Team::rank() == 0) {
+            u[length] = -1;
+            u[length + 1] = 0;
+        }
+        largest = Team::reduce_group(largest, Called<ArgMax<double>>());
+        const SumsAndLargest found =
+            team.reduce_groups(SumsAndLargest{sums, largest}, Called<AddTwoAndArgMax>());
         largest = found.largest;
         return found.sums;
     }
@@ -115,10 +121,8 @@ class PassiveInverse {
     /// plus an orthogonal part whose square norm is `square`. Ends without a barrier.
     __device__ int append(int variable, Reals u, double square) {
         const double root = 1 / square_root(square);
-        add_square(root, 1, u, -root);
-        ::for_each<Team>(length + 1, [&](int k) {
-            at.H(length, k) = root * (k < length ? -(root * u[k]) : root);
-        });
+        add_square(root, root, u);
+        ::for_each<Team>(length + 1, [&](int k) { at.H(length, k) = -root * (root * u[k]); });
         by_owner<Team>(length, [&](int p) { at.variables[p] = variable; });
         return length++;
     }
@@ -131,6 +135,7 @@ class PassiveInverse {
         const int last = length - 1;
         const double removed = left * d[position];
         for_each([&](int k) {
+            if (k == last) v[k] = v[k + 1] = 0;
             if (k == last) return;
             const bool is_position = k == position;
             const int from = is_position ? last : k;
@@ -143,7 +148,8 @@ class PassiveInverse {
         team.sync();
         --length;
         const double square = at.H(last, last);
-        add_square(1 / square_root(fabs(square)), square < 0 ? 1 : -1, v, 0);
+        const double root = 1 / square_root(fabs(square));
+        add_square(root, square < 0 ? root : -root, v);
         const double part = removed / square;
         for_each([&](int k) {
             const int from = k == position ? last : k;
@@ -158,39 +164,34 @@ class PassiveInverse {
   private:
     const PassiveInverseArrays<Team>& at;
 
-    /// H += sign s s^T, where s is root * vector; in column `length` of the square, s is `next`. A
-    /// warp changes 64 columns of four rows of the square at once, or a row in global memory.
-    __device__ __forceinline__ void add_square(double root, double sign, Reals vector,
-                                               double next) const {
+    /// H += (root v)(signed_root v)^T, with the next column of the square, too; v has two elements
+    /// more than H has rows. A warp changes 64 columns of four rows of the square at once, or a row
+    /// in global memory.
+    __device__ __forceinline__ void add_square(double root, double signed_root, Reals v) const {
         constexpr int rows = 4;
-        const SymmetricRows H = at.H;
+        const SymmetricRows<Team> H = at.H;
         const int count = length, near_end = min(count, H.side), step = rows * Team::groups();
-        const Reals v = placed<Team>(vector);
-        const auto scaled = [&](int k) {
-            return k < count ? root * v[k] : (k == count ? next : 0);
-        };
-        const double signed_root = sign * root;
 #pragma unroll 1
         for (int k = 2 * lane_index(); k < min(count + 1, H.side); k += 2 * warp_threads) {
-            const double2 factor{scaled(k), scaled(k + 1)};
+            const double2 loaded = *pair_of(&v[k]), scaled{root * loaded.x, root * loaded.y};
             int i = rows * Team::group();
             double* row = H.near(i) + k;
 #pragma unroll 1
             for (; i + rows <= near_end; i += step, row += step * H.side)
-                add_rows<rows>(row, H.side, v.from(i), signed_root, factor);
+                add_rows<rows>(row, H.side, v.from(i), signed_root, scaled);
 #pragma unroll 1
             for (; i < near_end; ++i, row += H.side)
-                add_rows<1>(row, H.side, v.from(i), signed_root, factor);
+                add_rows<1>(row, H.side, v.from(i), signed_root, scaled);
         }
 #pragma unroll 1
         for (int i = H.side + Team::group(); i < count; i += Team::groups()) {
-            const double factor = signed_root * v[i];
+            const double scaled = signed_root * v[i];
             double* const row = H.far(i);
             load_ahead<warp_threads>(
                 lane_index(), i + 1,
                 [&](int k, int ahead) { return Pair{row[k + ahead], v[k + ahead]}; },
                 [&](int k, int ahead, Pair loaded) {
-                    row[k + ahead] = loaded.a + factor * (root * loaded.b);
+                    row[k + ahead] = loaded.a + scaled * (root * loaded.b);
                 });
         }
     }
@@ -216,13 +217,12 @@ class PassiveInverse {
         return reinterpret_cast<double2*>(entry);
     }
 
-    /// out = H in. Neighbouring lanes compute a row. Returns this thread's part of the products of
-    /// `out` with the vector and with another one.
-    static __device__ __noinline__ Two multiply_rows(SymmetricRows H, int length, Reals vector,
+    /// out = H in. Neighbouring lanes compute a row. Returns the part of these lanes in the
+    /// products of `out` with the vector and with another one.
+    static __device__ __noinline__ Two multiply_rows(SymmetricRows<Team> H, int length, Reals in,
                                                      Reals other, Reals out) {
         Two products = AddTwo::identity();
         constexpr int lanes = Team::lanes_of_row, rows = warp_threads / lanes;
-        const Reals in = placed<Team>(vector);
         const int lane = lane_index() % lanes;
 #pragma unroll 1
         for (int first = rows * Team::group(); first < length; first += rows * Team::groups()) {
@@ -231,18 +231,17 @@ class PassiveInverse {
 #pragma unroll
             for (int distance = 1; distance < lanes; distance *= 2)
                 sum += shuffle_xor(sum, distance);
-            if (p < length && lane == 0) {
-                out[p] = sum;
-                products = AddTwo()(products, {sum * in[p], sum * other[p]});
-            }
+            if (p >= length) continue;
+            if (lane == 0) out[p] = sum;
+            products = AddTwo()(products, {sum * in[p], sum * other[p]});
         }
         return products;
     }
 
     /// The part of sum_k H(p, k) in[k] that a lane of row p computes, two columns at once.
     template <int lanes>
-    static __device__ __forceinline__ double times(SymmetricRows H, int length, int p, int lane,
-                                                   Reals in) {
+    static __device__ __forceinline__ double times(SymmetricRows<Team> H, int length, int p,
+                                                   int lane, Reals in) {
         struct Loaded {
             double2 row, in;
         };

@@ -24,29 +24,41 @@
 
 constexpr int alignment_of_arrays = 16;
 
-/// An array of a team, in memory.
-template <class T>
+/// An array of a team: a pointer, or an address in shared memory, as the compiler then knows.
+template <class T, class Address = T*>
 struct Vector {
-    T* first;
+    Address first;
 
+    static __device__ __forceinline__ Vector at(T* pointer) {
+        if constexpr (sizeof(Address) == sizeof(T*))
+            return {pointer};
+        else
+            return {static_cast<Address>(__cvta_generic_to_shared(pointer))};
+    }
     template <class Index>
     __device__ __forceinline__ T& operator[](Index i) const {
-        return first[i];
+        if constexpr (sizeof(Address) == sizeof(T*))
+            return first[i];
+        else
+            return static_cast<T*>(__cvta_shared_to_generic(first))[i];
     }
     /// Element i, which is the same for all members.
-    __device__ __forceinline__ T of(int i) const { return first[i]; }
-    __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
+    __device__ __forceinline__ T of(int i) const { return (*this)[i]; }
+    __device__ __forceinline__ Vector from(long long i) const { return at(&(*this)[i]); }
     __device__ __forceinline__ void forget() const {}
 };
+template <class T>
+using NearVector = Vector<T, unsigned>;
 
-/// The same array of a large team. The compiler knows if it is in shared memory.
-template <class Team, class T>
-__device__ __forceinline__ Vector<T> placed(Vector<T> vector) {
-    if constexpr (!Team::has_near_vectors) return vector;
-    unsigned char* const shared = dynamic_shared_memory();
-    const auto begin = static_cast<int>(reinterpret_cast<unsigned char*>(vector.first) - shared);
-    return {reinterpret_cast<T*>(shared + begin)};
-}
+/// An array in memory of the team whose arrays by variable are `Reals`.
+template <class Reals, class T = double>
+struct ArrayLike {
+    using Type = Vector<T>;
+};
+template <class T>
+struct ArrayLike<NearVector<double>, T> {
+    using Type = NearVector<T>;
+};
 
 /// The number of a variable that this lane has, in its register `slot`.
 template <int slot_>
@@ -106,9 +118,9 @@ __device__ __forceinline__ long long aligned_bytes(long long bytes) {
 struct TeamMemory {
     unsigned char* next;
 
-    template <class T>
-    __device__ void take(Vector<T>& vector, long long count) {
-        vector.first = reinterpret_cast<T*>(next);
+    template <class T, class Address>
+    __device__ void take(Vector<T, Address>& vector, long long count) {
+        vector = Vector<T, Address>::at(reinterpret_cast<T*>(next));
         next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
     }
     /// Registers need no memory.
@@ -231,6 +243,8 @@ __device__ __forceinline__ void by_owner(int j, Body body) {
             if (own == j) body(own);
         });
     } else {
-        if (j % Team::size() == Team::rank()) body(j);
+        int owner = j;  // a remainder takes 20 instructions
+        while (owner >= Team::size()) owner -= Team::size();
+        if (owner == Team::rank()) body(j);
     }
 }

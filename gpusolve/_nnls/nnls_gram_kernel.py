@@ -27,8 +27,9 @@ LANES = {1: 4, 4: 2, 8: 2, 32: 1}
 """Lanes of a warp that may solve a system: how many, and the most variables of each."""
 ROWS_OF_LANE = 16
 """The most rows of each of these lanes."""
-LANE_THREADS = 128
-"""The threads of a block whose teams are lanes."""
+LANE_THREADS, LANE_BLOCKS = 128, 3
+"""The threads of a block whose teams are lanes, and the most blocks that registers
+allow; the same in ``device_teams.cuh``."""
 GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 """The least variables, and the most systems, for the grid to solve a system."""
 
@@ -45,8 +46,8 @@ SQUARES = 8, 16
 second, so that two neighbouring rows begin in different halves of the banks."""
 STATIC_SHARED_MEMORY = 2048
 """Upper bound on the bytes of the kernel's static shared memory."""
-RESERVED_SHARED_MEMORY = 1024
-"""Bytes of a multiprocessor's shared memory that CUDA reserves for each block."""
+OTHER_SHARED_MEMORY = STATIC_SHARED_MEMORY + 1024
+"""The same, and the bytes that CUDA reserves for each block."""
 MOST_SHARING, KEPT_SIDE = 8, 0.6
 """The most blocks that share a multiprocessor, and the part of the inverse's rows that
 each has in shared memory then: most systems have fewer passive variables."""
@@ -162,7 +163,7 @@ def arrays_of(team: Team, size: Size) -> list[int]:
     if team.is_small:
         arrays.append(8 * size.m)
     else:
-        arrays += [8 * n] * 2 + [8 * capacity] * 4
+        arrays += [8 * n] * 2 + [8 * capacity] * 3 + [8 * (capacity + 2)]
         arrays.append(4 * capacity)
     return arrays
 
@@ -226,12 +227,27 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
 def choose(
     size: Size, few: bool, shared_matrix: bool, limit: int
 ) -> tuple[Team, Layout]:
-    """The first team whose memory fits; a small team uses shared memory only."""
-    for team in teams_for(size, few):
-        layout = layout_of(team, size, shared_matrix, limit)
-        if layout.shared <= limit and not (team.is_small and layout.workspace):
-            break
-    return team, layout
+    """The first team whose memory fits; a small team uses shared memory only.
+
+    Of several small teams, the team with the most systems on a multiprocessor; if two
+    have as many, the team that has more warps for them.
+    """
+    teams = teams_for(size, few)
+    layouts = [layout_of(team, size, shared_matrix, limit) for team in teams]
+    fitting = [
+        (team, layout)
+        for team, layout in zip(teams, layouts, strict=True)
+        if layout.shared <= limit and not (team.is_small and layout.workspace)
+    ]
+
+    def resident(found: tuple[Team, Layout]) -> tuple[int, int]:
+        team, layout = found
+        of_block = OTHER_SHARED_MEMORY + layout.shared
+        blocks = min(LANE_BLOCKS, (OTHER_SHARED_MEMORY + limit) // of_block)
+        return blocks * team.teams, -team.teams
+
+    small = [found for found in fitting if found[0].is_small]
+    return max(small, key=resident) if small else fitting[0]
 
 
 def share_multiprocessors(
@@ -245,9 +261,8 @@ def share_multiprocessors(
     resident = kernel.resident_blocks(team.threads, layout.shared)
     if team.is_small or team.is_grid or count <= resident:
         return layout
-    of_each = STATIC_SHARED_MEMORY + RESERVED_SHARED_MEMORY
     for blocks in range(MOST_SHARING, 1, -1):
-        share = (limit + of_each) // blocks - of_each
+        share = (limit + OTHER_SHARED_MEMORY) // blocks - OTHER_SHARED_MEMORY
         smaller = layout_of(team, size, False, share)
         fits = smaller.shared <= min(share, layout.shared)
         is_enough = blocks == 2 or smaller.side >= KEPT_SIDE * size.capacity

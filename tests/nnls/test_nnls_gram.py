@@ -96,8 +96,8 @@ def test_several_variables_enter_at_once(rng: Generator) -> None:
     [
         ("block", 12000, 24),
         ("block", 6000, 8),
-        ("block", 4500, 0),
-        ("far block", 4500, 8),
+        ("block", 4600, 0),
+        ("far block", 4600, 8),
     ],
 )
 def test_less_shared_memory_changes_no_bit(
@@ -187,6 +187,8 @@ def test_team_for_each_size() -> None:
 
     assert chosen(3, 3) == "LaneTeam<1, 4, false>"
     assert chosen(33, 3) == "LaneTeam<4, 2, false>"
+    assert chosen(16, 8) == "LaneTeam<4, 2, false>"
+    assert chosen(60, 8) == "LaneTeam<8, 2, false>"  # as many systems, by more warps
     assert chosen(30, 10) == "LaneTeam<8, 2, false>"
     assert chosen(30, 10, kind=nnls_gram_kernel.BOUNDS) == "LaneTeam<8, 2>"
     assert chosen(64, 32) == "LaneTeam<32, 1, false>"
