@@ -4,14 +4,18 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <vector>
 #include <vector>
 
 /// Threads that meet in barriers. A thread that waits for long sleeps.
 class Workers {
   public:
-    explicit Workers(int count) : count_(count) {}
+    /// Their number; before any thread waits.
+    void begin(int count) { count_ = count; }
 
     void wait() {
         const long long round = round_.load(std::memory_order_relaxed);
@@ -33,7 +37,7 @@ class Workers {
   private:
     static constexpr int polls = 10000;  // some microseconds
 
-    const int count_;
+    int count_ = 1;
     std::atomic<int> arrived_{0};
     std::atomic<long long> round_{0};
     std::mutex mutex_;
@@ -51,18 +55,26 @@ class GridBarrier {
     }
 };
 
-/// Calls work() in each thread of a grid; the calling thread is its first.
+/// Calls work() in each thread of a grid; the calling thread is its first. There are fewer threads
+/// if the system refuses more.
 template <class Work>
-void for_each_worker(int count, Work work) {
-    Workers workers(count);
+void for_each_worker(int most, Work work) {
+    Workers workers;
+    std::promise<int> counted;
+    const std::shared_future<int> count(counted.get_future());
     const auto run = [&](int index) {
         blockIdx = {index, 0, 0};
-        gridDim = {count, 1, 1};
+        gridDim = {count.get(), 1, 1};
         workers_of_grid = &workers;
         work();
     };
     std::vector<std::thread> others;
-    for (int index = 1; index < count; ++index) others.emplace_back(run, index);
+    try {
+        for (int index = 1; index < most; ++index) others.emplace_back(run, index);
+    } catch (const std::system_error&) {
+    }
+    workers.begin(static_cast<int>(others.size()) + 1);
+    counted.set_value(static_cast<int>(others.size()) + 1);
     run(0);
     for (std::thread& other : others) other.join();
     blockIdx = {0, 0, 0};

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -191,6 +194,40 @@ def test_bits_do_not_depend_on_the_number_of_threads(
         for path, same in zip(other, paths[0], strict=True):
             np.testing.assert_array_equal(path.updates, same.updates)
             np.testing.assert_array_equal(path.risk, same.risk)
+
+
+FEW_THREADS = """
+    import resource
+    import numpy as np
+    from gpusolve._device.threads import part_of_batch
+    from gpusolve.gam import BoostedGAM
+
+    X = np.random.default_rng(0).random((2**17, 8))
+    with part_of_batch(cores=1):
+        expected = BoostedGAM(max_iter=3).fit(X, X[:, 0] ** 2).risk_
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**31, used + 2**31))
+    with part_of_batch(cores=8):
+        print((BoostedGAM(max_iter=3).fit(X, X[:, 0] ** 2).risk_ == expected).all())
+"""
+
+
+def big_stacks() -> None:
+    """Each thread takes 2**29 bytes of addresses."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    resource.setrlimit(resource.RLIMIT_STACK, (2**29, most))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_fewer_threads_than_cores_make_the_same_steps() -> None:
+    """The system refuses some of eight threads, whose stacks need more memory."""
+    program = [sys.executable, "-c", textwrap.dedent(FEW_THREADS)]
+    done = subprocess.run(
+        program, capture_output=True, text=True, preexec_fn=big_stacks
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_many_steps_converge_to_least_squares(numpy_backend: Any) -> None:
