@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
 import pytest
+import tqdm
 from scipy.special import ndtri
 from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold, KFold
@@ -107,8 +109,11 @@ def test_many_rows_are_held_out_once() -> None:
 
 
 def test_one_bar_counts_all_steps_that_choose(
-    data: Data, capsys: pytest.CaptureFixture[str]
+    data: Data, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each count is written, however fast the steps are."""
+    written = partialmethod(tqdm.tqdm.__init__, mininterval=0)
+    monkeypatch.setattr(tqdm.tqdm, "__init__", written)
     model = BoostedGAM(progress=True).fit(*data)
     shown = re.findall(
         r"choosing iterations: (\d+)step", said := capsys.readouterr().err
