@@ -20,9 +20,10 @@ from gam_models import COUPLED, SINGLE, draw
 from scipy import integrate, optimize, special, stats
 from together import together
 
-# The formulas of kernels alone, whose extremes a fit does not reach, and the special
-# functions that they share with NumPy.
+# The formulas of kernels alone, whose extremes a fit does not reach, the special
+# functions that they share with NumPy, and the families of the compiled object.
 from gpusolve import _emulator
+from gpusolve._device import objects
 from gpusolve._device.kernels import source_directory
 from gpusolve.gam import BoostedGAM, distributions, families, load
 from gpusolve.gam._families import numerics
@@ -555,6 +556,15 @@ def test_cuda_family_is_that_of_numpy(family: Family, rng: np.random.Generator) 
         error = abs(found[finite] - right[finite])
         allowed = 64 * EPS * (abs(right) + terms) + 1e-300
         np.testing.assert_array_less(error, allowed[finite])
+
+
+def test_the_compiled_loop_has_each_family() -> None:
+    """Another family would be boosted by NumPy, without an error."""
+    library = objects.load()
+    assert library is not None, objects.chosen().reason
+    types = {family.cuda.type for family in (*SINGLE, *COUPLED)}
+    assert [t for t in types if not library.gpusolve_has_family(t.encode())] == []
+    assert not library.gpusolve_has_family(b"Rayleigh")
 
 
 def test_cuda_expressions_are_those_of_the_user(rng: np.random.Generator) -> None:
