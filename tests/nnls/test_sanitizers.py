@@ -36,8 +36,8 @@ OPTIONS = {"x86-64-v3": ("-march=x86-64-v3", "-DGPUSOLVE_X86_64_V3")}
 
 SEPARATE = {
     "team.cuh": (
-        "vector.first = reinterpret_cast<T*>(next);",
-        "vector.first = static_cast<T*>(malloc(count * sizeof(T)));",
+        "::at(reinterpret_cast<T*>(next));",
+        "::at(static_cast<T*>(malloc(count * sizeof(T))));",
     ),
     "certified_system.cuh": (
         "T* piece = next;",
