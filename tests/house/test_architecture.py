@@ -232,7 +232,7 @@ def test_kernel_modules_call_no_public_function_and_do_not_validate(name: str) -
 
 
 def test_no_module_is_hidden_by_another_object() -> None:
-    """A name that a package binds is no name of its modules, or is that module."""
+    """A name that a package binds is not the name of another module in it."""
     for name, path in MODULES.items():
         for node in tree_of(path).body if path.name == "__init__.py" else ():
             bound = {getattr(node, "name", "")}
