@@ -30,8 +30,8 @@ SERIAL_FITS = struct_in("cpu/serial_fits.cuh", "SerialFits")
 PIECE_ROWS = 2**14
 """The rows of a chunk of a design: its vectors stay in the cache."""
 
-CHUNK_ROWS = 2**11
-"""The rows of a chunk of the other passes over the rows."""
+PASS_ROWS = 2**11
+"""The rows of a chunk of a pass that computes gradients, risks or parameters."""
 
 WORKER_ROWS = 2**15
 """Rows of all learners and fits that outweigh the barriers of a worker in each step.
@@ -115,7 +115,7 @@ def boost(fits: Fits, steps: int, watch: Watch = UNWATCHED) -> Path:
     assert isinstance(products, CompiledProducts)
     count, rows = problem.fits, len(problem.rows[0])
     functions = np.array([design.functions for design in problem.rows])
-    row_chunks = ceil_div(rows, CHUNK_ROWS)
+    row_chunks = ceil_div(rows, PASS_ROWS)
     piece = np.maximum(PIECE_ROWS, ROWS_OF_A_FUNCTION * functions)
     chunks = np.maximum(1, rows // piece)
     places = places_of(problem, chunks, np.full(len(problem), -1))
