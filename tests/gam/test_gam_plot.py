@@ -189,7 +189,7 @@ def test_a_class_of_several() -> None:
 
 
 def test_whole_numbers_are_points() -> None:
-    """Between them there are no data; many of them are a curve."""
+    """Their effect is drawn as points; many whole numbers are a curve."""
     rng = np.random.default_rng(0)
     d = {
         "few": rng.integers(-2, 5, N), "many": rng.integers(0, 10_000, N),

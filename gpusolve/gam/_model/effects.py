@@ -40,7 +40,7 @@ class Axis:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the points are whole numbers, between which there are no data."""
+        """Whether the points are whole numbers: nothing was measured between them."""
         return not self.is_factor and bool((self.points == np.rint(self.points)).all())
 
 
