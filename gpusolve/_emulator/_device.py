@@ -7,6 +7,9 @@ several blocks run concurrently, and each block of a persistent grid does severa
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from ._errors import LaunchError
 
 INVALID_VALUE, INVALID_CONFIGURATION, COOPERATIVE_LAUNCH_TOO_LARGE = 1, 9, 720
@@ -29,15 +32,19 @@ _LARGEST_BLOCK = (1024, 1024, 64)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)
 
 
-def resident_blocks(threads: int, shared_bytes: int) -> int:
+def resident_blocks(
+    threads: int, shared_bytes: int, most_threads: int = threads_per_block
+) -> int:
     """The number of blocks that are resident on the device at the same time.
 
     Parameters
     ----------
     threads, shared_bytes : int
         Threads and shared memory per block, static and dynamic.
+    most_threads : int, optional
+        Of a block of the kernel.
     """
-    if threads > threads_per_block or shared_bytes > shared_memory_per_block:
+    if threads > most_threads or shared_bytes > shared_memory_per_block:
         return 0
     warps = max(1, -(-threads // warp_threads))
     per_multiprocessor = min(
@@ -76,6 +83,36 @@ def checked_shape(what: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
             INVALID_CONFIGURATION,
         )
     return x, y, z
+
+
+def check_launch_bounds(
+    block: tuple[int, int, int],
+    most_threads: int,
+    required: Sequence[tuple[int, ...]],
+) -> None:
+    """Raise LaunchError if a kernel does not allow the block.
+
+    Parameters
+    ----------
+    block : tuple of int
+        Within the limits of the device.
+    most_threads, required :
+        `LoadedKernel.most_threads` and `blocks`.
+    """
+    for shape in required:
+        if block != shape:
+            raise LaunchError(
+                f"block must be {shape}, which the kernel requires by .reqntid, got "
+                f"{block}",
+                INVALID_VALUE,
+            )
+    if math.prod(block) > most_threads:
+        raise LaunchError(
+            f"block must have at most {most_threads} threads, which the kernel's "
+            f"__launch_bounds__ (.maxntid) allow, got {block}, which has "
+            f"{math.prod(block)}",
+            INVALID_VALUE,
+        )
 
 
 def check_shared_memory(static: int, dynamic: int) -> None:

@@ -187,8 +187,9 @@ class Kernel:
         threads, shared_bytes : int
             Threads and dynamic shared memory per block.
         """
+        kernel = self._kernel
         return _device.resident_blocks(
-            threads, self._kernel.shared_bytes + shared_bytes
+            threads, kernel.shared_bytes + shared_bytes, kernel.most_threads
         )
 
     def _arrays(self, values: Sequence[Value]) -> Iterator[tuple[str, Array, bool]]:

@@ -184,7 +184,7 @@ class RawKernel(Kernel):
         """
         registers = registers_of(self._source, 86) if self._source else None
         return {
-            "max_threads_per_block": _device.threads_per_block,
+            "max_threads_per_block": self._kernel.most_threads,
             "shared_size_bytes": self._kernel.shared_bytes,
             "num_regs": registers or ASSUMED_REGISTERS,
             "binary_version": 86,

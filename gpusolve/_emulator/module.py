@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import nvrtc
+from . import _device, nvrtc
 from ._errors import CompileError, SourceLine
 from ._memory import Memory, c_fields
 
@@ -115,6 +115,10 @@ class LoadedKernel:
         The place of each parameter in the buffer, and its size.
     shared_variables : list of [str, int, int]
         Name, offset and size of each variable; size 0 for the dynamic memory.
+    most_threads : int
+        Of a block, as ``__launch_bounds__`` allows; otherwise the device's limit.
+    blocks : list of tuple of int
+        The shape of a block that the kernel requires; empty if it allows any.
     """
 
     def __init__(self, module: Module, entry: str) -> None:
@@ -131,6 +135,9 @@ class LoadedKernel:
         self.shared_bytes, self.parameter_bytes = sizes
         self.parameters, self.shared_variables = found["parameter"], found["shared"]
         self._undefined = found["undefined"]
+        self.blocks = [tuple(block) for block in found["block"]]
+        bounds = [most for (most,) in found["most_threads"]]
+        self.most_threads: int = min([_device.threads_per_block, *bounds])
 
     def origins(self, site: int) -> list[int]:
         """Offsets of parameters that may be the pointer of an instruction's access."""

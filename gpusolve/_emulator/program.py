@@ -37,7 +37,7 @@ class CFunction(ctypes.Structure):
     """``Function`` in ``cudart/host.h``."""
 
     _fields_ = [
-        *c_fields("shared_bytes parameter_bytes parameters: uint64"),
+        *c_fields("shared_bytes most_threads parameter_bytes parameters: uint64"),
         ("places", ctypes.POINTER(_U)),
     ]
 
@@ -202,6 +202,7 @@ class HostProgram:
             places = [n for pair in kernel.parameters for n in pair]
             self._functions[kernel] = CFunction(
                 kernel.shared_bytes,
+                kernel.most_threads,
                 kernel.parameter_bytes,
                 len(kernel.parameters),
                 (_U * (len(places) + 1))(*places),
@@ -219,7 +220,7 @@ class HostProgram:
         if function is None:
             return -1
         shared_bytes += function.shared_bytes
-        blocks = _device.resident_blocks(threads, shared_bytes)
+        blocks = _device.resident_blocks(threads, shared_bytes, function.most_threads)
         return blocks // _device.multiprocessors
 
     def _launch(self, address: int, grid: Any, block: Any, *more: Any) -> int:

@@ -49,9 +49,10 @@ def test_functions_of_the_runtime_api() -> None:
     """Launches that CUDA refuses return an error, and the emulator says why."""
     ended = run("runtime_api.cu")
     assert ended[:2] == (0, "")
-    shared, block, grid, call, clusters = ended.errors.splitlines()
+    shared, block, bounds, grid, call, clusters = ended.errors.splitlines()
     assert "fill_shared is not launched: 60000 bytes of dynamic shared memory" in shared
     assert "add_offset is not launched: block must be at least 1 and at most" in block
+    assert "scale_rows is not launched: block must have at most 64 threads" in bounds
     assert "grid of a cooperative launch must have at most 32 blocks" in grid
     no = "is not supported by the emulator"
     assert call == f"warning: cudaIpcCloseMemHandle() {no}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends import needs_emulator
+from together import together
 
 from gpusolve.emulator import (
     CompileError,
@@ -136,6 +137,29 @@ def test_more_than_48_kilobytes_must_be_asked_for() -> None:
         kernel((1,), (32,), arguments, shared_mem=most)
     with pytest.raises(ValueError, match=r"at most 101248, got 101249: .* take 128"):
         kernel.max_dynamic_shared_size_bytes = 101249
+
+
+# ---- threads of a block --------------------------------------------------------------
+
+BOUNDS = {
+    ".maxntid 8, 4": (32, [(32,), (8, 4), (1,)], "at most 32 threads.* got", (3, 11)),
+    ".reqntid 8, 4": (32, [(8, 4)], r"block must be \(8, 4, 1\).* got", (32,)),
+    ".minnctapersm 2": (1024, [(1024,)], "block must be at least 1", (1025,)),
+}
+"""What a kernel declares, the most threads, blocks that it allows and a wrong block."""
+
+
+@together("declared", BOUNDS)
+def test_a_kernel_limits_the_threads_of_its_blocks(declared: str) -> None:
+    most, allowed, message, wrong = BOUNDS[declared]
+    text = f".target sm_80\n.visible .entry k() {declared} {{ ret; }}"
+    kernel = RawModule(ptx=text).get_function("k")
+    assert kernel.attributes["max_threads_per_block"] == most
+    assert kernel.resident_blocks(most, 0) > 0 == kernel.resident_blocks(most + 1, 0)
+    for block in allowed:
+        kernel((1,), block, ())
+    with pytest.raises(ValueError, match=message):
+        kernel((1,), wrong, ())
 
 
 # ---- modules -------------------------------------------------------------------------

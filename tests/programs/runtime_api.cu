@@ -30,7 +30,8 @@ __global__ void sum(const T* x, T* total, int n) {
     if (threadIdx.x == 0) *total = parts[0];
 }
 
-__global__ void scale_rows(float* x, std::size_t pitch, int width, int height) {
+__global__ void __launch_bounds__(64)
+    scale_rows(float* x, std::size_t pitch, int width, int height) {
     const int column = threadIdx.x, row = threadIdx.y;
     if (column < width && row < height)
         reinterpret_cast<float*>(reinterpret_cast<char*>(x) + row * pitch)[column] *= 2;
@@ -127,6 +128,13 @@ int main() {
     if (x[0] != 14999 || x[31] != 14968) return 18;
     add_offset<<<1, 2048>>>(x, 1);
     if (cudaGetLastError() != cudaErrorInvalidConfiguration) return 19;
+    scale_rows<<<1, 65>>>(rows, pitch, 5, 3);
+    if (cudaGetLastError() != cudaErrorInvalidValue) return 32;
+    cudaFuncAttributes of_rows;
+    int resident = -1;
+    cudaFuncGetAttributes(&of_rows, scale_rows);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, scale_rows, 65, 0);
+    if (of_rows.maxThreadsPerBlock != 64 || resident != 0) return 33;
     if (cudaLaunchCooperativeKernel(add_offset, 4096, 32, arguments) !=
             cudaErrorCooperativeLaunchTooLarge ||
         cudaGetLastError() == cudaSuccess)

@@ -30,6 +30,7 @@
 /// A kernel, as Python describes it.
 struct Function {
     std::uint64_t shared_bytes;  // of its __shared__ variables
+    std::uint64_t most_threads;  // of a block
     std::uint64_t parameter_bytes, parameters;
     const std::uint64_t* places;  // offset and size of each parameter
 };

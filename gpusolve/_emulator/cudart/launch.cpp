@@ -114,7 +114,7 @@ EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* found, const void* 
     if (host.describe(function, &kernel)) return noted(cudaErrorInvalidDeviceFunction);
     *found = {};
     found->sharedSizeBytes = kernel.shared_bytes;
-    found->maxThreadsPerBlock = 1024;
+    found->maxThreadsPerBlock = static_cast<int>(kernel.most_threads);
     found->numRegs = 32;
     found->ptxVersion = found->binaryVersion = host.capability;
     const auto own = allowed.find(function);

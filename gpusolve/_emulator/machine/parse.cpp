@@ -549,8 +549,8 @@ std::unique_ptr<Kernel> load(const Program& program, const string& entry, u64 ga
     kernel->functions.resize(program.functions.size());
     kernel->entry = &function_in(*kernel, program.numbers.at(entry));
     const FunctionText& text = program.functions[kernel->entry->number];
-    if (text.cluster_blocks > 1)
-        throw Error("clusters of " + std::to_string(text.cluster_blocks) +
+    if (text.cluster.count() > 1)
+        throw Error("clusters of " + std::to_string(text.cluster.count()) +
                     " blocks, but the emulator has clusters of a single block only");
     for (std::size_t k = 0; k < kernel->by_index.size(); ++k) {  // grows with each call
         Reader(*kernel, *kernel->by_index[k], program.functions[kernel->by_index[k]->number]);

@@ -81,9 +81,17 @@ class ProgramReader {
             refuse(tokens_.line(), "a function without a name");
         made.parameters = enclosed("(", ")");
         while (!tokens_.is_end() && tokens_.peek() != "{" && tokens_.peek() != ";") {
-            if (tokens_.take() != ".reqnctapercluster") continue;
-            do made.cluster_blocks *= static_cast<u32>(number(tokens_.take()));
-            while (tokens_.accept(","));
+            const string_view word = tokens_.take();
+            Extent* const found = word == ".reqnctapercluster" ? &made.cluster
+                                  : word == ".maxntid"         ? &made.most_threads
+                                  : word == ".reqntid"         ? &made.threads
+                                                               : nullptr;
+            if (!found) continue;
+            found->sizes = {1, 1, 1};
+            for (u32& size : found->sizes) {
+                size = static_cast<u32>(number(tokens_.take()));
+                if (!tokens_.accept(",")) break;
+            }
         }
         made.line = tokens_.line();
         if (tokens_.peek() != "{") return;  // a declaration without a body
@@ -160,6 +168,10 @@ string described(const Program& program) {
 string described(const Kernel& kernel) {
     std::ostringstream out;
     write_row(out, "bytes", kernel.static_bytes, kernel.parameter_bytes);
+    const FunctionText& text = kernel.program->functions[kernel.entry->number];
+    for (const u64 most : {text.most_threads.count(), text.threads.count()})
+        if (most) write_row(out, "most_threads", most);
+    if (const auto& [x, y, z] = text.threads.sizes; x) write_row(out, "block", x, y, z);
     for (const Copied& one : kernel.entry->parameters)
         write_row(out, "parameter", one.callee, one.bytes);
     for (const SharedVariable& one : kernel.shared)

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
@@ -16,12 +17,18 @@ namespace machine {
 using std::string;
 using std::string_view;
 
+/// Sizes in x, y and z; all are 0 if a program has none.
+struct Extent {
+    std::array<u32, 3> sizes{};
+    u64 count() const { return u64{sizes[0]} * sizes[1] * sizes[2]; }
+};
+
 /// A function of a program, whose body is read when a kernel needs it.
 struct FunctionText {
     string name;
     string_view result, parameters, body;
     int line = 0;
-    u32 cluster_blocks = 1;
+    Extent cluster, most_threads, threads;  // of an entry: directives of its declaration
     bool is_entry = false;
     bool is_in_variable = false;  // its address
 };
