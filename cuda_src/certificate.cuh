@@ -38,7 +38,7 @@ template <class T, class Real>
 struct Certificate {
     Real by_x, angle, size_to_b;
 
-    /// Parameters: |y - (b - A x)|; sum (x_k - p_k) dual[k], where p_k is the bound next to x_k;
+    /// Parameters: |y - (b - A x)|; sum (x_k - p_k) dual[k]: see `bound_distance` for p_k;
     /// the largest violation of a variable's optimality condition per column norm; |y|; |b|, plus
     /// the size of A x if x has to be different from 0; sum |a_k x_k|; how much the penalties of x
     /// are above their minimum within the bounds. y is the witness. A fixed sum is assumed to be

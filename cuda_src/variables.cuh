@@ -82,12 +82,13 @@ __device__ __forceinline__ Real penalty_slack(Real penalty, Real x, Real lower, 
     return penalty == 0 ? Real(0) : penalty * (x - (penalty > 0 ? lower : upper));
 }
 
-/// x minus the bound next to it; 0 unless a bound is finite.
+/// x minus the bound next to it, or minus 0 if that is nearer; 0 unless a bound is finite.
 template <class Real>
 __device__ __forceinline__ Real bound_distance(Real x, Real lower, Real upper) {
     const Real above = x - lower, below = x - upper;
     const Real least = above <= -below ? above : below;
-    return fabs(least) < Floating<Real>::infinity() ? least : Real(0);
+    if (!(fabs(least) < Floating<Real>::infinity())) return Real(0);
+    return fabs(x) < fabs(least) ? x : least;
 }
 
 /// x, or the bound that it is beyond.

@@ -60,7 +60,8 @@ class NNLSResult(Generic[ArrayT]):
 
         .. math:: |b - A x| \le |b - A x'| + kkt \, (B + \sum_k |a_k| \, |x'_k - p_k|).
 
-        Here p_k is the bound next to x_k (x_k itself if it has none), and B is
+        Here p_k is the bound next to x_k, or 0 if 0 is nearer (x_k itself if it has no
+        bounds), and B is
         ``|b| + sum_k |a_k z_k|`` for the feasible z next to 0. For ``x >= 0`` p_k is 0,
         and B is ``|b|``. It is computed from A, b, x and a witness: a vector that
         bounds all residuals from below. It is never divided by x. An optimal x has a

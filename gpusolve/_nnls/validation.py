@@ -211,8 +211,12 @@ def _array(A: Array, value: Any, name: str) -> Array:
     return found
 
 
+@np.errstate(over="ignore")
 def _option(A: Array, value: Any, name: str) -> Option:
-    """A number as a float, or an array in float64, rounded to the dtype of A."""
+    """A number as a float, or an array in float64, rounded to the dtype of A.
+
+    A value beyond the dtype's largest number is infinite.
+    """
     if type(value) is float and A.dtype is DOUBLE:
         return value
     if isinstance(value, NUMBERS) or (

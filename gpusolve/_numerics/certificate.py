@@ -4,10 +4,10 @@ A *witness* y proves a lower bound. For every feasible x', with w = A^T y,
 
     |b - A x'| |y| >= y (b - A x') = y (b - A p) - sum_k (x'_k - p_k) w_k.
 
-Here p_k is the bound next to x_k, or x_k itself if x_k is free. If w points out of the
-interval at each p_k that is a bound, and is 0 where x is free, then every residual is
-at least ``y (b - A p) / |y|``. For x >= 0 that is ``b y / |y|``, if y makes no acute
-angle with any column.
+Here p_k is the bound next to x_k, or 0 if 0 is nearer, or x_k itself if x_k is free. If
+w points out of the interval where x_k is at a bound, and is 0 elsewhere, then every
+residual is at least ``y (b - A p) / |y|``. For x >= 0 that is ``b y / |y|``, if y makes
+no acute angle with any column.
 
 The best witness is the residual of the optimum. A solver supplies its residual, made
 orthogonal to the passive columns. The certificate is computed from A, b, x and y alone;
@@ -294,10 +294,11 @@ def penalty_slack(system: System, x: Array) -> Array:
 
 
 def bound_distance(system: System, x: Array) -> Array:
-    """``x - p``, where p is the nearest bound; 0 unless a bound is finite."""
+    """``x - p``, where p is the nearest bound or 0; 0 unless a bound is finite."""
     above, below = x - system.lower, x - system.upper
     least = np.where(above <= -below, above, below)
-    return np.asarray(np.where(np.isfinite(least), least, 0))
+    nearer = np.where(np.abs(x) < np.abs(least), x, least)
+    return np.asarray(np.where(np.isfinite(least), nearer, 0))
 
 
 def ratio(part: Array, whole: Array) -> Array:

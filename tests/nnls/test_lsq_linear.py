@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from backends import without_gpu
+from backends import also_by_fallback, without_gpu
 from bounded_systems import (
     BAD,
     Bounded,
@@ -140,6 +140,26 @@ def test_variables_at_a_bound_have_its_bits(
 
 
 # ---- weights and penalties -----------------------------------------------------------
+
+
+@also_by_fallback
+@together("far", [1e6, 1e15, 1e300])
+@together("dtype", [np.float32, np.float64])
+def test_bounds_that_are_far_away_cost_no_certainty(
+    backend: Any, rng: Generator, method: str, far: float, dtype: Any
+) -> None:
+    """Users write 1e9 for infinity. x is the least-squares solution."""
+    A = rng.standard_normal((4, 9, 5)).astype(dtype)
+    b = rng.standard_normal((4, 9)).astype(dtype)
+    for bounds in ((-far, far), (-INF, far), (-far, INF)):
+        result = backend.solve(gpusolve.lsq_linear, A, b, bounds, method=method)
+        eps = np.finfo(dtype).eps
+        expected = [
+            np.linalg.lstsq(*one, rcond=None)[0] for one in zip(A, b, strict=True)
+        ]
+        assert_allclose(result.x, expected, rtol=0, atol=100 * eps)
+        assert_array_equal(result.status, 0)
+        assert np.all(result.kkt <= 16 * eps)
 
 
 @together("kept", [1e30, np.nan])
