@@ -236,6 +236,29 @@ def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 @pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run kernels on the emulator where a test passes arrays of NumPy."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+
+
+@pytest.fixture
+def emulated_device(
+    emulated: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Change properties of the emulated device, which no argument of a solver sets."""
+
+    def change(**properties: Any) -> None:
+        resident = properties.pop("resident_blocks", None)
+        if resident is not None:
+            kernel = _emulator.Kernel
+            monkeypatch.setattr(kernel, "resident_blocks", lambda *_: resident)
+        for name, value in properties.items():
+            monkeypatch.setattr(kernels.EmulatedDevice, name, value)
+
+    return change
+
+
+@pytest.fixture
 def hidden_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solve least-squares problems on the CPU as if nothing had been compiled."""
     monkeypatch.setenv("GPUSOLVE_OBJECT", "none")

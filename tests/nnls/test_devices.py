@@ -62,10 +62,8 @@ def given(kind: str, dtype: Any) -> Options:
 
 @together("dtype", DTYPES)
 @together("kind", [*KINDS, "one", "none"])
-def test_blocks_on_the_cpu_have_the_bits_of_one_call(
-    kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "LEAST_SYSTEMS", 1)
+@pytest.mark.usefixtures("small_blocks")
+def test_blocks_on_the_cpu_have_the_bits_of_one_call(kind: str, dtype: Any) -> None:
     systems = given(kind, dtype)
     expected = gpusolve.lsq_linear(**systems)
     found = gpusolve.lsq_linear(**systems, devices="cpu")

@@ -18,11 +18,8 @@ from oracles import brute_force, residual_norm, scipy_rnorm, violation
 from together import together
 
 import gpusolve
-
-# No argument makes a watchdog, or limits shared memory.
-from gpusolve import _emulator
-from gpusolve._device import kernels
-from gpusolve._nnls import nnls_qr_kernel
+from gpusolve import emulator
+from gpusolve._nnls import nnls_qr_kernel  # a launch lasts long for large systems only
 
 Array = NDArray[Any]
 
@@ -99,18 +96,6 @@ def test_random_batch_agrees_with_scipy(
         assert entered == np.count_nonzero(result.x[k])
 
 
-@on_emulator
-def test_kernel_in_every_thread_order(
-    backend: Any, schedule: str, rng: Generator
-) -> None:
-    A, b = rng.random((3, 40, 30)), rng.random((3, 40))
-    found = gpusolve.nnls(A, b, method="gram")
-    assert_allclose(found.x, gpusolve.reference.nnls(A, b).x, rtol=1e-10, atol=1e-13)
-    expected = by_object(gpusolve.nnls, A, b, method="gram")
-    for name in COUNTS:
-        assert_array_equal(getattr(found, name), getattr(expected, name))
-
-
 def test_systems_not_certified_by_gram_are_solved_by_qr() -> None:
     hard = np.repeat(HARD["Hilbert 6"][0][None], 9, axis=0)
     hard[:, :, 3] = hard[:, :, 2] * (1 + 1e-7 * np.arange(6))
@@ -132,56 +117,54 @@ def test_systems_not_certified_by_gram_are_solved_by_qr() -> None:
 @pytest.mark.parametrize(
     ("method", "expected_grids"),
     [
-        ("qr", [(2,)] * 4 + [(1,)]),
-        ("gram", [(1,)] * 5),
-        ("auto", [(1,), (2,)] * 4 + [(1,), (1,)]),
+        ("qr", [2] * 4 + [1]),
+        ("gram", [1] * 5),
+        ("auto", [1, 2] * 4 + [1, 1]),
     ],
 )
 def test_a_watchdog_gives_more_launches_and_the_same_results(
     backend: Any,
     method: str,
-    expected_grids: list[tuple[int]],
+    expected_grids: list[int],
+    emulated_device: Any,
     monkeypatch: pytest.MonkeyPatch,
     rng: Generator,
 ) -> None:
     A, b, start = rng.random((9, 12, 8)), rng.random((9, 12)), rng.random((9, 8))
     expected = gpusolve.nnls(A, b, method=method, warm_start=start)
-    monkeypatch.setattr(kernels.EmulatedDevice, "has_watchdog", True)
+    emulated_device(has_watchdog=True, resident_blocks=2)
     monkeypatch.setattr(nnls_qr_kernel, "BLOCK_SPEED", 1.0)
-    monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 2)
-    grids, launch = [], _emulator.Kernel.__call__
-
-    def counted(self: Any, grid: Any, *args: Any, **options: Any) -> None:
-        grids.append(grid)
-        launch(self, grid, *args, **options)
-
-    monkeypatch.setattr(_emulator.Kernel, "__call__", counted)
-    result = gpusolve.nnls(A, b, method=method, warm_start=start)
-    assert grids == expected_grids
+    with emulator.profile() as report:
+        result = gpusolve.nnls(A, b, method=method, warm_start=start)
+    assert [launch.blocks for launch in report.launched] == expected_grids
     for name in ("x", "rnorm", "dual", "kkt", "nit", "status"):
         assert_array_equal(getattr(result, name), getattr(expected, name))
 
 
-# ---- the QR kernel within bounds ----
-
-
 @on_emulator
 @together(
-    ("options", "m", "n", "maxiter"),
+    ("method", "options", "m", "n", "maxiter"),
     [
-        *((options, 20, 10, None) for options in OPTIONS),
+        ("gram", {}, 40, 34, None),  # by blocks
+        *(("qr", options, 20, 10, None) for options in OPTIONS),
         # Penalties on dependent columns: x moves along dependences, step by step.
-        ({"l1": True}, 5, 12, None),
-        ({"l1": True, "has_sum": True}, 5, 12, 3),
-        ({"l1": True, "has_sum": True}, 5, 12, None),
+        ("qr", {"l1": True}, 5, 12, None),
+        ("qr", {"l1": True, "has_sum": True}, 5, 12, 3),
+        ("qr", {"l1": True, "has_sum": True}, 5, 12, None),
     ],
 )
-def test_qr_in_every_thread_order(
-    backend: Any, schedule: str, options: Any, m: int, n: int, maxiter: Any
+def test_kernels_in_every_thread_order(
+    backend: Any,
+    schedule: str,
+    rng: Generator,
+    method: str,
+    options: Any,
+    m: int,
+    n: int,
+    maxiter: Any,
 ) -> None:
-    rng = np.random.default_rng(20261121)
     given = random_problems(rng, 1, m, n, **options)
-    problem = {**given.options(), "maxiter": maxiter, "method": "qr"}
+    problem = {**given.options(), "maxiter": maxiter, "method": method}
     found = gpusolve.lsq_linear(given.A, given.b, **problem)
     same = by_object(gpusolve.lsq_linear, given.A, given.b, **problem)
     expected = gpusolve.reference.nnls(given.A, given.b, **given.options())
@@ -195,11 +178,11 @@ def test_qr_in_every_thread_order(
 
 @on_emulator
 def test_qr_with_fewer_regions_in_shared_memory(
-    backend: Any, monkeypatch: pytest.MonkeyPatch, rng: Generator
+    backend: Any, emulated_device: Any, rng: Generator
 ) -> None:
     given = random_problems(rng, 1, 50, 40, has_sum=True, l2=True)
     solve = partial(gpusolve.lsq_linear, given.A, given.b, **given.options())
     expected = solve(method="qr")
     for limit in (6_000, 20_000, 60_000):
-        monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
+        emulated_device(shared_memory_per_block=limit)
         assert_array_equal(solve(method="qr").x, expected.x)

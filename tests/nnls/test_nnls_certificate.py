@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,11 @@ import pytest
 from degenerate_systems import FAMILIES
 from numpy.testing import assert_array_equal
 from oracles import residual_norm
+from own_kernels import own_kernel
 
 import gpusolve
 
 # Points that no solver returns are certified: the certificate itself is called.
-from gpusolve import _emulator
-from gpusolve._device.kernels import source_directory
 from gpusolve._numerics.certificate import (
     CERTIFIED,
     CONVINCING,
@@ -202,11 +200,10 @@ def test_mirrored_columns_are_solved_by_gram_alone() -> None:
 # ---- on a device ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("float", "f4"), ("double", "f8")])
-def test_limits_of_kernels_are_those_of_numpy(name: str, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_limits_of_kernels_are_those_of_numpy(dtype: str) -> None:
     """Both parts of `kkt` are next to both limits."""
-    source = Path(__file__).parents[1] / "kernels" / "certificate.cu"
-    judge = _emulator.Kernel(source, f"judge<{name}>", source_directory())
+    judge = own_kernel("kernels/certificate.cu", "judge", dtype)
     limits = np.array([CERTIFIED[np.dtype(dtype)], CONVINCING * np.finfo(dtype).eps])
     near = np.outer(limits, [0.99, 1.01]).ravel()
     by_x, angle = (part.ravel() for part in np.meshgrid(near, near))

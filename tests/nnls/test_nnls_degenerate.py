@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from numpy.random import Generator
 from together import together
 
 import gpusolve
-from gpusolve._device.kernels import EmulatedDevice  # no argument makes float64 slow
-from gpusolve._nnls.nnls_gram_kernel import multiply_by_transpose
+from gpusolve._nnls.nnls_gram_kernel import multiply_by_transpose  # of a device alone
 
 SYSTEMS = 100_000
 
@@ -78,10 +78,9 @@ def test_kernel(part: int, dtype: Any, device_backend: Any) -> None:
 
 
 @pytest.mark.parametrize("part", range(5))
-def test_gram_matrices_in_float32(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gram_matrices_in_float32(part: int, emulated_device: Any) -> None:
     """On a consumer card rounding errors of Gram matrices do not spoil answers."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(EmulatedDevice, "has_slow_float64", True)
+    emulated_device(has_slow_float64=True)
     for family in list(FAMILIES)[part:-1:5]:  # by blocks, since there are 36 columns
         A, b = FAMILIES[family](np.random.default_rng(part), 2, 38, 36)
         best = reference(A, b)
@@ -89,18 +88,15 @@ def test_gram_matrices_in_float32(part: int, monkeypatch: pytest.MonkeyPatch) ->
         assert (above <= LIMIT[np.float64]).all(), family
 
 
-def test_float32_is_used_where_float64_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_is_used_where_float64_is_slow() -> None:
     """A sum of 200 products of random signs has some 10 units of rounding errors."""
     columns = np.random.default_rng(0).standard_normal((1, 20, 200))
     exact = columns @ columns.swapaxes(-1, -2)
-    monkeypatch.setattr(EmulatedDevice, "has_slow_float64", True)
-    found = multiply_by_transpose(columns, EmulatedDevice())
-    error = np.abs(found - exact).max() / exact.max()
-    assert found.dtype == np.float64
-    assert 2**-26 < error < 2**-18
-    monkeypatch.undo()
-    fast = multiply_by_transpose(columns, EmulatedDevice())
-    assert np.abs(fast - exact).max() <= 2**-44 * exact.max()
+    for is_slow, least, most in ((True, 2**-26, 2**-18), (False, 0, 2**-44)):
+        device: Any = SimpleNamespace(has_slow_float64=is_slow)
+        found = multiply_by_transpose(columns, device)
+        assert found.dtype == np.float64
+        assert least <= np.abs(found - exact).max() / exact.max() < most
 
 
 # ---- directions of very different sizes ----

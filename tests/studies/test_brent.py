@@ -64,6 +64,8 @@ def test_work_and_depth_of_the_blocks(n: int) -> None:
 
 # ---- the kernels ---------------------------------------------------------------------
 
+on_kernels = pytest.mark.usefixtures("emulated")
+
 probe = Monoid(
     "work and depth",
     identity=(0, -1),
@@ -88,6 +90,7 @@ def work_and_depth(n: int, variant: str) -> tuple[int, int]:
     return work, depth
 
 
+@on_kernels
 @pytest.mark.paper("Oancea, Brent's lemma and reduce")
 @together("n", [1, 2, 33, 512, 1000, 4001])
 @together(
@@ -102,35 +105,34 @@ def work_and_depth(n: int, variant: str) -> tuple[int, int]:
     ],
 )
 def test_kernels_combine_each_element_once_within_their_depth(
-    n: int, variant: str, longest: Any, monkeypatch: Any
+    n: int, variant: str, longest: Any
 ) -> None:
     """A tree has n - 1 operations for n elements; the longest chain has log2(n),
     rounded up.
     """
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     work, depth = work_and_depth(n, variant)
     assert work == n - 1
     assert math.ceil(math.log2(n)) <= depth <= longest(n)
 
 
+@on_kernels
 @pytest.mark.paper("Oancea, Table of sums")
-def test_one_atomic_for_each_element_is_no_parallel_algorithm(monkeypatch: Any) -> None:
+def test_one_atomic_for_each_element_is_no_parallel_algorithm() -> None:
     """1,000 atomics on one location are a chain of 999 additions.
 
     All updates of one cell are a chain: the depth is the work.
     """
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     assert work_and_depth(1000, "atomic_each") == (999, 999)
 
 
+@on_kernels
 @pytest.mark.paper("Oancea, Exercise 2")
-def test_a_wave_works_more_to_be_less_deep(monkeypatch: Any) -> None:
+def test_a_wave_works_more_to_be_less_deep() -> None:
     """31, 30, 28, 24 and 16 lanes of a wave combine in the steps, 129 in all, for 31
     operations of one thread.
 
     A lane that combines in a step has a chain that is longer by one operation.
     """
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     x = np.zeros((32, 2), np.int32)
     depths = gpusolve.scan(x, probe, variant="warp")[:, 1]
     lanes = [int((depths >= step).sum()) for step in range(1, 6)]
@@ -138,16 +140,14 @@ def test_a_wave_works_more_to_be_less_deep(monkeypatch: Any) -> None:
     assert sum(lanes) == depths.sum() == 129
 
 
+@on_kernels
 @pytest.mark.paper("Oancea, Brent's lemma and reduce")
 @pytest.mark.parametrize("n", [4001, 40_000, 200_000])
-def test_chunks_are_a_schedule_on_as_many_processors_as_threads(
-    n: int, monkeypatch: Any
-) -> None:
+def test_chunks_are_a_schedule_on_as_many_processors_as_threads(n: int) -> None:
     """No chain of the chunked reduction on P threads exceeds (n - 1) / P + log2(n) + 3.
 
     No chain is longer than a share of the work and a tree, Brent's upper bound.
     """
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     work_and_depth(n, "chunked")
     with emulator.profile() as report:
         work, depth = work_and_depth(n, "chunked")
