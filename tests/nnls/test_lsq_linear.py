@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,7 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
-
-# No argument sets the number of blocks that are resident.
-from gpusolve import _emulator, emulator
+from gpusolve import emulator
 
 Array = NDArray[Any]
 
@@ -37,11 +36,8 @@ EPS = float(np.finfo(np.float64).eps)
 CERTIFIED = 16 * EPS
 INF = np.inf
 
-
-@pytest.fixture(params=["auto", "gram", "qr"])
-def method(request: pytest.FixtureRequest) -> str:
-    """Each method in turn."""
-    return str(request.param)
+METHODS = "auto", "gram", "qr"
+each_method = together("method", METHODS)
 
 
 def solve(backend: Any, given: Bounded, **options: Any) -> Any:
@@ -78,7 +74,10 @@ def shows_multiplier(given: Bounded, x: Array, rnorm: Array) -> Array:
 # ---- against independent solvers -----------------------------------------------------
 
 
-@together("part", range(4))
+@together(
+    "method, part",
+    [(m, k) for k in range(4) for m in METHODS if m in ("auto", METHODS[k % 3])],
+)
 def test_degenerate_systems_agree_with_brute_force(
     backend: Any, method: str, part: int
 ) -> None:
@@ -121,6 +120,7 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
 # ---- special bounds ------------------------------------------------------------------
 
 
+@each_method
 def test_variables_at_a_bound_have_its_bits(
     backend: Any, rng: Generator, method: str
 ) -> None:
@@ -164,12 +164,17 @@ def test_bounds_that_are_far_away_cost_no_certainty(
 
 @together("kept", [1e30, np.nan])
 @together("shared", [False, True])
-@together(("m", "n"), [(8, 3), (9, 5), (36, 34)])
+@together("size, method", product([(8, 3), (9, 5), (36, 34)], METHODS))
 def test_a_row_of_weight_zero_is_a_row_of_zeros(
-    backend: Any, rng: Generator, method: str, kept: float, shared: bool, m: int, n: int
+    backend: Any,
+    rng: Generator,
+    method: str,
+    kept: float,
+    shared: bool,
+    size: tuple[int, int],
 ) -> None:
     """The same bits for any row of weight 0, for every team of the Gram kernel."""
-    given = random(rng, m, n, 3, weights=rng.random((3, m)))
+    given = random(rng, *size, 3, weights=rng.random((3, size[0])))
     A = given.A[0] if shared else given.A
     given.weights[:, 2] = given.weights[1, :4] = 0
     A[..., 2, :], given.b[:, 2] = 0, 0
@@ -213,7 +218,7 @@ def test_no_move_along_a_dependence_lowers_the_penalty(
         assert found <= least_penalty(made, x, k) + 1e3 * eps * (made.l1[k] @ abs(x[k]))
 
 
-@together("has_sum", [False, True])
+@together("has_sum, method", product([False, True], METHODS))
 def test_penalties_of_rows_move_nothing(
     backend: Any, rng: Generator, method: str, has_sum: bool
 ) -> None:
@@ -240,6 +245,7 @@ def test_penalties_of_rows_move_nothing(
 
 @without_gpu
 @together("exponent", [None, -7, -3, 0, 3, 7])
+@each_method
 def test_sums_of_columns_whose_norms_differ_by_twelve_orders(
     backend: Any, rng: Generator, method: str, exponent: int | None
 ) -> None:
@@ -273,6 +279,7 @@ def test_a_column_that_adds_nothing_to_the_sum(backend: Any) -> None:
 # ---- warm start ----------------------------------------------------------------------
 
 
+@each_method
 def test_warm_start(backend: Any, rng: Generator, method: str) -> None:
     given = random(rng, 30, 20)
     cold = solve(backend, given, method=method)
@@ -286,6 +293,7 @@ def test_warm_start(backend: Any, rng: Generator, method: str) -> None:
         assert_allclose(other.x, cold.x, atol=1e-12)
 
 
+@each_method
 def test_iteration_limit(backend: Any, rng: Generator, method: str) -> None:
     given = random(rng, 8, 5, systems=1)
     full = solve(backend, given, method=method)
@@ -311,6 +319,7 @@ OF_CONSTRAINTS = {name for name in CORES if "_" in name} - {"sum_to", "warm_star
 
 
 @together("constrained", [False, True])
+@each_method
 def test_every_argument_broadcasts(
     backend: Any, rng: Generator, method: str, constrained: bool
 ) -> None:
@@ -344,7 +353,7 @@ def test_every_argument_broadcasts(
 
 
 @together("shared", [False, True])
-@together("what", BAD)
+@together("what, method", product(BAD, METHODS))
 def test_a_bad_system_changes_no_bit_of_others(
     backend: Any, rng: Generator, method: str, what: str, shared: bool
 ) -> None:
@@ -367,15 +376,15 @@ def test_a_bad_system_changes_no_bit_of_others(
             assert np.isnan(found[2]).all()
 
 
+@pytest.mark.parametrize("method", METHODS)
 def test_a_block_that_solves_several_systems_reads_each_before_the_next(
-    method: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
+    method: str, emulated_device: Any, rng: Generator
 ) -> None:
     """Thread 0 takes the next system while others still certify this system."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     given = random(rng, 6, 4, l1=0.1, l2=rng.random(4), sum_to=0.1, weights=1.0)
     solve = partial(gpusolve.lsq_linear, given.A, given.b, **given.options())
     expected = solve(method=method)
-    monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 1)
+    emulated_device(resident_blocks=1)
     with emulator.races():
         found = solve(method=method)
     assert_array_equal(found.x, expected.x)
@@ -386,6 +395,7 @@ def test_a_block_that_solves_several_systems_reads_each_before_the_next(
 
 @together("shape", [(3, 0), (0, 3), (0, 0), (0, 4, 3), (2, 3, 0), (2, 0, 3)])
 @together("l2", [0.0, 1.0])
+@each_method
 def test_empty(backend: Any, method: str, shape: Any, l2: float) -> None:
     *batch, m, n = shape
     b, bounds = np.ones((*batch, m)), (-1, np.full(n, 2.0))
@@ -410,7 +420,7 @@ OTHER_FORMS = {
 """The same numbers, which are 0 or 1."""
 
 
-@together("form", OTHER_FORMS)
+@together("form, method", product(OTHER_FORMS, METHODS))
 @together("dtype", [np.float32, np.float64])
 def test_layouts_and_dtypes_of_options(
     backend: Any, rng: Generator, method: str, dtype: Any, form: str
