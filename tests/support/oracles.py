@@ -60,6 +60,54 @@ def scipy_rnorm(A: Array, b: Array) -> float:
     return float(scipy_nnls(A, b)[1])
 
 
+# ---- quadratic programs with linear constraints ----
+
+KKT = 1e-11
+"""Limit on the violation of a condition of a minimum, relative to its terms."""
+
+
+def times(x: Array, G: Array) -> Array:
+    """``x G`` for each system."""
+    return np.asarray((x[..., None, :] @ G)[..., 0, :])
+
+
+def check_kkt(
+    G: Any,
+    c: Any,
+    bounds: Any,
+    result: Any,
+    sum_to: float | None = None,
+    **rows: Any,
+) -> None:
+    """The conditions of Karush, Kuhn and Tucker of a batch, which prove a minimum.
+
+    Relative to their terms. A fixed sum has a multiplier, too, which is not returned.
+    """
+    assert not np.any(result.status)
+    x, lower, upper = np.broadcast_arrays(result.x, *bounds)
+    assert ((lower <= x) & (x <= upper)).all()
+    gradient, terms = c - times(x, G), np.abs(c) + times(np.abs(x), np.abs(G))
+    terms = terms + np.abs(result.dual)
+    for kind in ("ub", "eq"):
+        if f"A_{kind}" not in rows:
+            continue
+        C, d, y = rows[f"A_{kind}"], rows[f"b_{kind}"], getattr(result, f"dual_{kind}")
+        slack, size = d - x @ np.transpose(C), np.abs(d) + np.abs(x) @ np.abs(C).T
+        violated = np.abs(slack) if kind == "eq" else np.maximum(-slack, 0)
+        assert (violated <= KKT * (1 + size)).all()
+        if kind == "ub":
+            assert (y >= 0).all()
+            assert (np.abs(y * slack) <= KKT * (1 + y) * (1 + size)).all()
+        gradient, terms = gradient - y @ C, terms + np.abs(y) @ np.abs(C)
+    left = gradient - result.dual
+    if sum_to is not None:
+        assert np.allclose(x.sum(axis=-1), sum_to, rtol=KKT, atol=0)
+        left = left - left[..., :1]
+    assert (np.abs(left) <= KKT * (1 + terms)).all()
+    wrong = np.where(x > lower, -result.dual, 0), np.where(x < upper, result.dual, 0)
+    assert (np.maximum(*wrong) <= KKT * (1 + terms)).all()
+
+
 # ---- monoids, on Python numbers and lists ----
 
 Operator = Callable[[Any, Any], Any]
