@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,12 +35,9 @@ import gpusolve
 
 # No argument sets threads, memory or interrupts of the compiled object.
 from gpusolve._device import objects
-from gpusolve._device.arrays import empty_together
-from gpusolve._nnls import dense, solve
-from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
-from gpusolve._numerics.certificate import CONVERGED
+from gpusolve._nnls import dense
 
-NOT_WRITTEN = -1
+CONVERGED, NOT_WRITTEN = 0, -1
 
 
 def usable_objects() -> list[Path]:
@@ -187,7 +185,7 @@ class Interrupt:
         self.fields: list[Array] = []
         self.counters = np.zeros(2, np.uint64)
         self.sender: threading.Thread | None = None
-        self.empty_together, self.run = empty_together, dense.run
+        self.empty_together, self.run = dense.empty_together, dense.run
         monkeypatch.setattr(dense, "empty_together", self.allocated)
         monkeypatch.setattr(dense, "run", self.started)
 
@@ -300,25 +298,19 @@ def test_a_process_without_memory_goes_on() -> None:
     assert x == "[1. 1. 1.]"
 
 
-def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
+def test_what_is_prepared_for_later_calls_keeps_no_array() -> None:
     """A and b broadcast along different axes: their offsets are arrays."""
-    rng = np.random.default_rng(5)
-    solve._known.clear()
+    rng, given = np.random.default_rng(5), []
     for _ in range(3):
         A, b = rng.random((4, 1, 9, 3)), rng.random((4, 50, 9))
-        other = A[:, 0], b[:, :1].swapaxes(0, 1).copy()
-        for matrix, rhs in ((A, b), (A[0, 0], b), other):
+        other = A[:, 0].copy(), b[:, :1].swapaxes(0, 1).copy()
+        for matrix, rhs in ((A, b), (A[0, 0].copy(), b), other):
             expected = gpusolve.nnls(np.asfortranarray(matrix), rhs)
             found = gpusolve.nnls(matrix, rhs)
             assert_allclose(found.x, expected.x, atol=1e-13)
-    assert solve._known
-    for fields, prepared in solve._known.values():
-        assert (prepared.arrays, prepared.kept) == ((), ())
-        assert not {"A", "b", "start"} & {*fields}
-        names = "A_offset", "b_offset", "weight_offset", "options"
-        for name in (*names, "options_offset", "root_weight"):
-            at = NNLS_SYSTEMS.offset(name)
-            assert prepared.systems[at : at + 8] == bytes(8)
+            given += map(weakref.ref, (matrix, rhs, found.x))
+    del A, b, other, matrix, rhs, expected, found
+    assert [array() for array in given] == [None] * len(given)
 
 
 def test_known_calls_with_rows_read_what_is_given() -> None:
