@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
@@ -21,15 +20,13 @@ from together import together
 import gpusolve
 from gpusolve import gam
 from gpusolve._device import threads  # tells on how many cores a chunk is solved
-from gpusolve._nnls.solve import least_squares  # what the task of a chunk calls
+from gpusolve._nnls import blocks, solve  # the task of a chunk, which Dask would call
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
 cloudpickle = pytest.importorskip("cloudpickle")
 
-# The task of a chunk of CuPy arrays, which Dask would call.
-blocks = importlib.import_module("gpusolve._nnls.blocks")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 M, N, SYSTEMS = 6, 3, 40
@@ -145,15 +142,13 @@ def test_blocks_files_and_chunks_are_those_of_one_call(
 def test_results_are_lazy_and_each_chunk_is_solved_once(
     rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Results do not say how often a chunk was solved.
-    solving = importlib.import_module("gpusolve._nnls.solve")
-    key_of, calls = solving.key_of, []
+    key_of, calls = solve.key_of, []
 
     def counted(*args: Any) -> Any:
         calls.append(threads.cores())
         return key_of(*args)
 
-    monkeypatch.setattr(solving, "key_of", counted)
+    monkeypatch.setattr(solve, "key_of", counted)
     A = rng.standard_normal((M, N))
     b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
     result = gpusolve.nnls(A, b)
@@ -287,7 +282,7 @@ def test_chunks_on_a_gpu_are_solved_there(
         with cupy.cuda.Device(1):
             there = cupy.asarray(b)
         given: dict[str, Any] = {"names": ("A", "b"), "method": "auto", "numbers": {}}
-        found = blocks.solve_dask_chunk(A, there, solve=least_squares, **given)
+        found = blocks.solve_dask_chunk(A, there, solve=solve.least_squares, **given)
         assert found.x.device.id == 1
         x = found.x.get()
     assert_allclose(x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
