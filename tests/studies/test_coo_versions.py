@@ -24,22 +24,18 @@ from gpusolve import emulator, studies
 # Counts of each tile, which the product does not have.
 from gpusolve._device.kernels import EmulatedDevice, source_directory
 from gpusolve.sparse import _coo_multiply_kernel, multiply, random_coo
-from gpusolve.sparse._coo_multiply import METHODS, VERSIONS
 from gpusolve.sparse._inputs import coordinates
 from gpusolve.studies import _coo_versions_kernel, coo_figures
-from gpusolve.studies._coo_versions import SORT_B
-from gpusolve.studies._coo_versions_kernel import Grid
 from gpusolve.studies.coo_figures import TILES as GROUPS
 
 same = assert_array_equal
-random_pair = coo_figures.random_pair
+random_pair, Grid = coo_figures.random_pair, _coo_versions_kernel.Grid
+SORT_B = "binary", "even"
+"""The versions that sort the second matrix."""
+
+VERSIONS = "linear", "scratchpad", *SORT_B
 every_version = together("version", VERSIONS)
 every_search = pytest.mark.parametrize("search", ["linear", "binary"])
-
-
-@pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
 
 
 def coo(entries: Any, shape: tuple[int, int]) -> Any:
@@ -157,7 +153,7 @@ def spread(counts: Any) -> tuple[float, float, float]:
     return counts.min(), counts.mean(), counts.max()
 
 
-def multiplied(version: str, a: Any, b: Any, grid: Grid) -> Any:
+def multiplied(version: str, a: Any, b: Any, grid: Any) -> Any:
     """The product in the order of A, and the costs of the kernels."""
     with emulator.profile() as report:
         product = _coo_versions_kernel.VERSIONS[version](a, b, grid, EmulatedDevice())
@@ -400,7 +396,7 @@ def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.paper("Cupp, 6.2, Figure 21")
-@together("method", METHODS)
+@together("method", [*VERSIONS, "merge", "gallop"])
 def test_one_multiplication_for_each_match(
     emulated: None, operands_of_232: Any, method: str
 ) -> None:

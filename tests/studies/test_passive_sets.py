@@ -15,11 +15,11 @@ import pytest
 import scipy.optimize
 from numpy.testing import assert_array_equal
 from table_3_1 import TABLE, added, operations, removal, spent
+from threadpoolctl import threadpool_limits
 
 import gpusolve
 
 # The records of changes, and the counts of Table 3.1.
-from gpusolve._device.threads import one_blas_thread
 from gpusolve.studies import follow, qr_updating
 from gpusolve.studies._passive_sets import Change, Rule, gradient, gradient_per_norm
 from gpusolve.studies._qr_updating import METHODS, Costs
@@ -46,7 +46,7 @@ def follow_each(systems: tuple[Any, Any], rule: Rule = gradient) -> list[Run]:
     """The changes of each system of a batch, which may share a matrix."""
     A, b = systems
     every = np.broadcast_to(A, (len(b), *A.shape[-2:]))
-    with one_blas_thread():
+    with threadpool_limits(1, "blas"):
         return [follow(*system, rule) for system in zip(every, b, strict=True)]
 
 
