@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from every_option import differentiable, solver
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import null_space
@@ -15,98 +16,71 @@ import gpusolve
 SYSTEMS, ROWS, VARIABLES = 6, 9, 4
 STEP = 1e-6
 TOLERANCE = 1e-6  # of differences: STEP**2, and eps / STEP, times a curvature of x
+ROUNDING = 1e-9  # eps / STEP, times x
 
 
-def problem(rng: Generator, kind: str) -> tuple[Any, dict[str, Any]]:
-    """A function of arrays that returns a result, and the arrays."""
-    A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((SYSTEMS, ROWS))
-    weights = 0.1 + rng.random((SYSTEMS, ROWS))
-    if kind == "shared matrix":
-        return gpusolve.nnls, {"A": A, "b": b}
-    if kind == "penalties":
-        own = rng.random((SYSTEMS, ROWS, VARIABLES))
-        penalties = {"l1": 0.1 * rng.random(VARIABLES), "l2": np.float64(0.3)}
-        return gpusolve.nnls, {"A": own, "b": b[0] + 1, "weights": weights, **penalties}
-    if kind == "smooth":
-        penalty = {"L": rng.random((3, VARIABLES)), "lam": rng.random(SYSTEMS)}
-        return gpusolve.nnls, {"A": A, "b": b, "weights": weights[:1], **penalty}
-    lower, upper = -0.1 * np.ones(VARIABLES), 0.1 + 0.2 * rng.random((SYSTEMS, 1))
-    bounds = {"lower": lower, "upper": upper * np.ones(VARIABLES)}
-    if kind == "program":
-        factor = rng.standard_normal((SYSTEMS, ROWS, VARIABLES))
-        G = factor.swapaxes(1, 2) @ factor
-
-        def program(G: Any, c: Any, lower: Any, upper: Any) -> Any:
-            return gpusolve.bounded_qp(
-                (G + np.swapaxes(G, -1, -2)) / 2, c, (lower, upper)
-            )
-
-        return program, {"G": G, "c": b[:, :VARIABLES], **bounds}
-    if kind == "constraints":
-        return constrained, rows_of(rng) | {"A": A, "b": b, "weights": weights[0]}
-    if kind == "constrained program":
-        G, c = A.T @ A, b @ A
-
-        def constrained_program(G: Any, c: Any, **rows: Any) -> Any:
-            whole = (G + np.swapaxes(G, -1, -2)) / 2
-            return gpusolve.bounded_qp(whole, c, (-0.4, 0.5), l2=0.1, **rows)
-
-        rows = {name: value for name, value in rows_of(rng).items() if "_" in name}
-        return constrained_program, {"G": G, "c": c, **rows}
-    options = {"weights": weights[0], "sum_to": 0.3 * rng.random(SYSTEMS)}
-    if kind == "prior":
-        own = rng.random((SYSTEMS, 3, VARIABLES))
-        options = {"L": own, "lam": np.float64(0.4), "prior": rng.random(VARIABLES)}
-
-    def within(A: Any, b: Any, lower: Any, upper: Any, **options: Any) -> Any:
-        return gpusolve.lsq_linear(A, b, (lower, upper), **options)
-
-    return within, {"A": A, "b": b, **bounds, **(options if kind != "bounds" else {})}
+BOUNDS, CONSTRAINTS = ("lower", "upper"), ("A_ub", "b_ub", "A_eq", "b_eq")
+OPTIONS = [
+    (),
+    ("weights", "l1", "l2"),
+    ("weights", "L", "lam"),
+    ("L", "lam", "prior", *BOUNDS),
+    ("weights", "sum_to", *BOUNDS),
+    ("weights", *BOUNDS, *CONSTRAINTS),
+]
 
 
-def rows_of(rng: Generator) -> dict[str, Any]:
-    """Linear constraints and bounds: some inequalities hold with equality, some not."""
-    return {
-        "A_ub": rng.standard_normal((SYSTEMS, 4, VARIABLES)),
-        "b_ub": 0.1 * rng.random(4),
-        "A_eq": rng.standard_normal((1, VARIABLES)),
-        "b_eq": 0.1 * rng.random((SYSTEMS, 1)),
-        "upper": 0.3 + 0.1 * rng.random(VARIABLES),
-    }
-
-
-def constrained(A: Any, b: Any, upper: Any, **options: Any) -> Any:
-    """Least squares with constraints."""
-    return gpusolve.lsq_linear(A, b, (-0.4, upper), **options)
+def program(A: Any, b: Any, lower: Any, upper: Any, **options: Any) -> Any:
+    """A quadratic program, of A and b instead of G and c."""
+    G = (A + np.swapaxes(A, -1, -2)) / 2
+    return gpusolve.bounded_qp(G, b, (lower, upper), **options)
 
 
 @together(
-    "kind",
+    ("options", "is_program", "own"),
     [
-        *("shared matrix", "penalties", "smooth", "prior", "bounds", "sum", "program"),
-        *("constraints", "constrained program"),
+        *((options, False, k % 2) for k, options in enumerate(OPTIONS)),
+        (BOUNDS, True, True),
+        (("l2", *BOUNDS, *CONSTRAINTS), True, False),
     ],
 )
 def test_gradients_are_differences(
-    kind: str, numpy_backend: Any, rng: Generator
+    options: tuple[str, ...],
+    is_program: bool,
+    own: bool,
+    numpy_backend: Any,
+    rng: Generator,
 ) -> None:
-    solve, given = problem(rng, kind)
-    result = solve(**given)
+    """Of least squares and programs, whose systems share a matrix or do not."""
+    names, every = ("A", "b", *options), differentiable(rng, SYSTEMS, ROWS, VARIABLES)
+    given = {name: np.asarray(every[name]) for name in names}
+    if own:
+        given["A"] = rng.random((SYSTEMS, ROWS, VARIABLES))
+    if is_program:
+        A, b = given["A"], given["b"]
+        given["A"], given["b"] = np.swapaxes(A, -1, -2) @ A, (b[:, None] @ A)[:, 0]
+
+    def solve(values: dict[str, Any]) -> Any:
+        solve_one = solver(gpusolve, names)
+        return program(**values) if is_program else solve_one(*values.values())
+
+    result = solve(given)
     x_bar = rng.standard_normal(result.x.shape)
     gradients = result.vjp(x_bar)
     at_bound = np.abs(result.dual) > 1e-9
     assert 0 < at_bound.sum() < at_bound.size
+    assert "A_ub" not in options or (result.dual_ub > 0).any()
     for name, value in given.items():
-        change = rng.standard_normal(np.shape(value))
+        change, gradient = rng.standard_normal(value.shape), getattr(gradients, name)
         above, below = (
-            (solve(**{**given, name: value + step * change}).x * x_bar).sum()
+            (solve({**given, name: value + step * change}).x * x_bar).sum()
             for step in (STEP, -STEP)
         )
-        gradient = getattr(gradients, {"G": "A", "c": "b"}.get(name, name))
-        assert np.shape(gradient) == np.shape(value)
-        expected = (above - below) / (2 * STEP)
+        # A number for each system has a gradient for each variable.
+        assert value.shape[-1:] == (1,) or gradient.shape == value.shape
         size = np.abs(gradient * change).sum()
-        assert abs((gradient * change).sum() - expected) <= TOLERANCE * size
+        found, expected = (gradient * change).sum(), (above - below) / (2 * STEP)
+        assert abs(found - expected) <= TOLERANCE * size + ROUNDING
 
 
 REPEATED = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from every_option import differentiable
+from every_option import differentiable, solver
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from together import together
@@ -79,21 +79,6 @@ def framework(request: pytest.FixtureRequest) -> Any:
     return kind(request.getfixturevalue(kind.__name__.lower()))
 
 
-def function(solvers: Any, names: tuple[str, ...]) -> Any:
-    """The function of these arguments, by position."""
-
-    def solve(*values: Any) -> Any:
-        named = dict(zip(names, values, strict=True))
-        if "A_ub" in named and "upper" not in named:
-            return solvers.lsq_linear(**named)
-        if "upper" not in named:
-            return solvers.nnls(**named)
-        bounds = named.pop("lower"), named.pop("upper")
-        return solvers.lsq_linear(bounds=bounds, **named)
-
-    return solve
-
-
 OPTIONS = [
     ("weights", "l1", "l2"),
     ("weights", "sum_to"),
@@ -109,9 +94,9 @@ def test_solutions_and_gradients_are_those_of_the_result(
     """Which ``test_nnls_gradients.py`` compares with differences."""
     names = "A", "b", *options
     values = [given[name] for name in names]
-    expected = function(gpusolve, names)(*values)
+    expected = solver(gpusolve, names)(*values)
     x_bar = rng.standard_normal(expected.x.shape)
-    x, found = framework.vjp(function(framework.solvers, names), values, x_bar)
+    x, found = framework.vjp(solver(framework.solvers, names), values, x_bar)
     assert_array_equal(x, expected.x)
     gradients = expected.vjp(x_bar)
     for name, gradient in zip(names, found, strict=True):
@@ -124,7 +109,7 @@ def test_solutions_and_gradients_are_those_of_the_result(
 def test_a_system_without_a_solution_has_a_gradient_of_zero(framework: Any) -> None:
     """A second variable is at its bound, where its multiplier is 0, and stays there."""
     b = np.array([[1.0, 0.0], [np.nan, 1.0]])
-    solve = function(framework.solvers, ("A", "b"))
+    solve = solver(framework.solvers, ("A", "b"))
     x, gradients = framework.vjp(solve, (np.eye(2), b), np.ones((2, 2)))
     assert np.isnan(x[1]).all()
     assert_array_equal(gradients[1], [[1, 0], [0, 0]])
@@ -166,9 +151,9 @@ def test_second_derivatives_and_wrong_arguments_raise(torch: Any) -> None:
 def test_tensors_on_a_gpu_stay_there(torch: Any, given: dict[str, Any]) -> None:
     if not torch.cuda.is_available():
         pytest.skip("PyTorch was built without CUDA")
-    del given["sum_to"]
-    solve = function(Torch(torch).solvers, tuple(given))
-    host = Torch(torch).tensors(given.values())
+    names = "A", "b", *OPTIONS[-1], "weights", "l1", "l2"
+    solve = solver(Torch(torch).solvers, names)
+    host = Torch(torch).tensors(given[name] for name in names)
     there = [tensor.detach().cuda().requires_grad_() for tensor in host]
     for tensors in (host, there):
         with torch.cuda.stream(torch.cuda.Stream()):
@@ -205,7 +190,7 @@ def test_vmap_is_one_call(
     values = {name: given[name] for name in names}
     if len(mapped) > 1:
         values["A"] = np.stack([values["A"], values["A"] + 0.1])
-    original, solve = solvers.least_squares, function(solvers, names)
+    original, solve = solvers.least_squares, solver(solvers, names)
 
     def counted(*arguments: Any) -> Any:
         calls.append(arguments[-1]["A"].shape)
@@ -218,7 +203,7 @@ def test_vmap_is_one_call(
     assert calls == [shape]
     if len(mapped) > 1:
         values["A"] = values["A"][:, None]
-    expected = function(gpusolve, names)(*values.values())
+    expected = solver(gpusolve, names)(*values.values())
     assert_array_equal(x, expected.x)
     x_bar = np.cos(np.arange(x.size)).reshape(x.shape)
     gradients = expected.vjp(x_bar)

@@ -100,12 +100,13 @@ def problem(kind: str, shape: tuple[int, int], dtype: Any) -> Options:
     return {name: rounded(value) for name, value in batch.items()}
 
 
-def differentiable(rng: np.random.Generator) -> Options:
-    """Arguments of `lsq_linear` in many shapes, for three systems of 6 x 3.
+def differentiable(
+    rng: np.random.Generator, systems: int = 3, m: int = 6, n: int = 3
+) -> Options:
+    """Arguments of `lsq_linear` in many shapes, for some systems.
 
     Some variables rest at bounds, and some inequalities hold with equality.
     """
-    systems, m, n = 3, 6, 3
     return {
         "A": rng.random((m, n)),
         "b": rng.standard_normal((systems, m)),
@@ -119,7 +120,23 @@ def differentiable(rng: np.random.Generator) -> Options:
         "b_ub": 0.01 * rng.random(2),
         "A_eq": rng.standard_normal((1, n)),
         "b_eq": 0.1 * rng.random((systems, 1)),
+        "L": rng.random((systems, 2, n)),
+        "lam": rng.random(systems),
+        "prior": rng.random(n),
     }
+
+
+def solver(solvers: Any, names: tuple[str, ...]) -> Any:
+    """The function of these arguments by position, of ``gpusolve`` or a framework."""
+
+    def solve(*values: Any) -> Any:
+        named = dict(zip(names, values, strict=True))
+        if "upper" in named:
+            named["bounds"] = named.pop("lower"), named.pop("upper")
+        is_bounded = "bounds" in named or "A_ub" in named
+        return (solvers.lsq_linear if is_bounded else solvers.nnls)(**named)
+
+    return solve
 
 
 def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
