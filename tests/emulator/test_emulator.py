@@ -163,93 +163,75 @@ def test_blocks_look_back(order: str, by_atomics: str) -> None:
 def test_missing_syncwarp(faulty: bool) -> None:
     def is_shifted() -> bool:
         x = np.arange(32, dtype=np.int32)
-        run_one_block("missing_syncwarp", f"shift<{str(faulty).lower()}>", x)
+        run_one_block("synchronisation", f"shift<{str(faulty).lower()}>", x)
         return np.array_equal(x, np.minimum(np.arange(32) + 1, 31))
 
     # In forward order each lane reads before the next one writes. Other orders differ.
     assert orders_that_satisfy(is_shifted) == ({"forward"} if faulty else set(ORDERS))
 
 
+WAITING = "16 of 32 threads: waiting in"
 SYNCHRONISATION = {
-    "divergent_barrier": (
-        "wait_in_halves",
-        (32,),
+    "two_barriers": (
         "divergent barrier.*\n"
-        r" +16 of 32 threads: waiting in __syncthreads at divergent_barrier.cu:7, "
+        rf" +{WAITING} __syncthreads at synchronisation.cu:13, "
         r"first thread \(0, 0, 0\)\n"
-        r" +16 of 32 threads: waiting in __syncthreads at divergent_barrier.cu:9, "
-        r"first thread \(16, 0, 0\)",
+        rf" +{WAITING} __syncthreads at synchronisation.cu:11, "
+        r"first thread \(16, 0, 0\)"
     ),
     "wrong_mask": (
-        "swap_neighbours",
-        (32,),
-        r"thread \(\d+, 0, 0\), block \(0, 0, 0\), wrong_mask.cu:7: "
-        r"__shfl_xor_sync was called by lane \d+, which is not in its mask 0x0000ffff",
+        r"thread \(\d+, 0, 0\), block \(0, 0, 0\), synchronisation.cu:18: "
+        r"__shfl_xor_sync was called by lane \d+, which is not in its mask 0x0000ffff"
     ),
-    "lane_outside_mask": (
-        "sum_half",
-        (32, 1),
-        r"lane_outside_mask.cu:9: __shfl_xor_sync reads lane \d+, .* mask 0x0000ffff",
-    ),
+    "outside_mask": r"cu:18: __shfl_xor_sync reads lane \d+, .* mask 0x0000ffff",
     "deadlock": (
-        "count_true",
-        (32, 32),
-        r"deadlock.*\n"
-        r".*16 .* waiting in __ballot_sync with mask 0xffffffff at deadlock.cu:7.*\n"
-        r".*16 .* waiting in __syncthreads at deadlock.cu:6",
+        rf"deadlock.*\n.*{WAITING} __shfl_xor_sync with mask 0xffffffff at .*cu:18.*\n"
+        rf".*{WAITING} __syncthreads at .*cu:13"
     ),
-    "different_operations": (
-        "any_true",
-        (32, 32),
-        r"deadlock.*\n.*16 of .* in __ballot_sync .*\n.*16 of .* in __any_sync",
-    ),
-    "different_masks": (
-        "which_true",
-        (32, 32),
-        r"deadlock.*\n.*16 of .* mask 0xffffffff .*\n.*16 of .* mask 0xffff0001",
+    "two_operations": rf"deadlock.*\n.*{WAITING} __ballot_.*\n.*{WAITING} __any_sync",
+    "two_masks": (
+        rf"deadlock.*\n.*{WAITING} .* mask 0xffffffff .*\n.*{WAITING} .* 0xffff0001"
     ),
 }
 
 
-@together("file", SYNCHRONISATION)
-def test_synchronisation_faults_are_reported(order: str, file: str) -> None:
-    name, sizes, message = SYNCHRONISATION[file]
-    arguments = [
-        np.ones(size, np.int32) if isinstance(size, int) else size for size in sizes
-    ]
-    run_one_block(file, f"{name}<false>", *arguments)
-    with pytest.raises(KernelError, match=message):
-        run_one_block(file, f"{name}<true>", *arguments)
+def wait_and_add(fault: str, n: int, threads: int = 32) -> Any:
+    x = np.arange(threads, dtype=np.int32)
+    name = f"wait_and_add<{fault}>"
+    run_one_block("synchronisation", name, np.int32(n), x, threads=threads)
+    return x
 
 
-@together(
-    ("file", "name", "sizes", "threads", "counts"),
-    [
-        ("early_exit", "double_values", (20, np.int32(20)), 32, (20, 9, 12)),
-        ("uneven_loop", "wait_three_times", (64,), 64, (32, 7, 32)),
-    ],
-)
+@together("fault", SYNCHRONISATION)
+def test_synchronisation_faults_are_reported(order: str, fault: str) -> None:
+    with pytest.raises(KernelError, match=SYNCHRONISATION[fault]):
+        wait_and_add(fault, 16 if fault == "outside_mask" else 32)
+
+
+@together(("n", "threads"), [(20, 32), (32, 64)])
 def test_a_return_before_a_barrier_is_reported_by_the_checks(
-    order: str, file: str, name: str, sizes: Any, threads: int, counts: Any
+    order: str, n: int, threads: int
 ) -> None:
-    """Volta and later GPUs wait for the other threads; earlier GPUs may hang."""
-    arguments = [np.ones(sizes[0], np.int32), *sizes[1:]]
-    run_one_block(file, f"{name}<true>", *arguments, threads=threads)
-    waiting, line, returned = counts
+    """Volta and later GPUs wait for the other threads; earlier GPUs may hang.
+
+    A mask may have lanes that have returned.
+    """
+    x = np.arange(threads)
+    expected = np.where(x < n, (x ^ 1) + 1, x)
+    np.testing.assert_array_equal(wait_and_add("none", n, threads), expected)
     message = (
         r"divergent barrier: some threads have returned .* Volta and later .*\n"
-        rf".*{waiting} of {threads} threads: waiting in .* {file}.cu:{line}.*\n"
-        rf".*{returned} of {threads} threads: returned"
+        rf".*{n} of {threads} threads: waiting in .* synchronisation.cu:13.*\n"
+        rf".*{threads - n} of {threads} threads: returned"
     )
     with emulator.races(), pytest.raises(KernelError, match=message):
-        run_one_block(file, f"{name}<true>", *arguments, threads=threads)
+        wait_and_add("none", n, threads)
 
 
 def test_a_mask_may_have_lanes_beyond_the_block(order: str) -> None:
     """CUDA asks for the lanes that have not returned."""
-    x = np.arange(20, dtype=np.int32)
-    run_one_block("wrong_mask", "swap_neighbours<false>", x, threads=20)
-    np.testing.assert_array_equal(x, np.arange(20) ^ 1)
+    found = wait_and_add("none", 20, 20)
+    np.testing.assert_array_equal(found, (np.arange(20) ^ 1) + 1)
 
 
 # ---- memory --------------------------------------------------------------------------
@@ -380,9 +362,9 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("instance", ["wait_for", "wait_by_atomics"])
-def test_interrupt_ends_an_endless_kernel(instance: str) -> None:
-    wait_for = kernel("endless_loop", instance)
+@together("by_atomics", ["true", "false"])
+def test_interrupt_ends_an_endless_kernel(by_atomics: str) -> None:
+    wait_for = kernel("synchronisation", f"wait_for<{by_atomics}>")
     wait_for((2,), (32,), (np.ones(1, np.int32),))
     timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
     timer.start()
@@ -392,21 +374,18 @@ def test_interrupt_ends_an_endless_kernel(instance: str) -> None:
     wait_for((2,), (32,), (np.ones(1, np.int32),))
 
 
-@pytest.mark.parametrize(
-    ("instance", "line"), [("wait_for", 5), ("wait_by_atomics", 10)]
-)
-def test_endless_loop_is_ended_with_its_line(
-    order: str, instance: str, line: int
-) -> None:
+@together("by_atomics", ["true", "false"])
+def test_endless_loop_is_ended_with_its_line(order: Any, by_atomics: str) -> None:
+    wait_for = kernel("synchronisation", f"wait_for<{by_atomics}>")
     message = (
         r"block \([01], 0, 0\): endless loop: .* limit of the schedule"
-        rf"(\n  \d+ of 32 threads: (running at endless_loop.cu:{line}|not started), "
+        r"(\n  \d+ of 32 threads: (running at synchronisation.cu:42|not started), "
         r"first thread \(\d+, 0, 0\))+$"
     )
-    with emulator.schedule(order, seed=3, limit=0.2):  # type: ignore[arg-type]
+    with emulator.schedule(order, seed=3, limit=0.2):
         with pytest.raises(KernelError, match=message):
-            kernel("endless_loop", instance)((2,), (32,), (np.zeros(1, np.int32),))
-        kernel("endless_loop", instance)((2,), (32,), (np.ones(1, np.int32),))
+            wait_for((2,), (32,), (np.zeros(1, np.int32),))
+        wait_for((2,), (32,), (np.ones(1, np.int32),))
 
 
 # ---- invalid launches ----------------------------------------------------------------
@@ -457,29 +436,31 @@ def test_wrong_arguments_are_refused(arguments: Any, message: str) -> None:
 def test_impossible_launches_are_refused(
     grid: Any, block: Any, shared_mem: int, message: str
 ) -> None:
-    fill = kernel("shared_overrun", "fill")
+    x = np.zeros(1024, np.int32)
     with pytest.raises((TypeError, ValueError), match=message):
-        fill(grid, block, (np.zeros(1024, np.int32),), shared_mem=shared_mem)
+        kernel("teaching", "reverse<int>")(grid, block, (x, x), shared_mem=shared_mem)
 
 
 def test_largest_block_runs(order: str) -> None:
-    x = np.arange(1024, dtype=np.int32)
-    fill = kernel("shared_overrun", "fill")
-    fill.max_dynamic_shared_size_bytes = 99 * 1024
-    fill((1,), (1024,), (x,), shared_mem=99 * 1024)
-    np.testing.assert_array_equal(x, np.arange(1024)[::-1])
+    x, reverse = np.arange(1024, dtype=np.int32), kernel("teaching", "reverse<int>")
+    y = np.zeros_like(x)
+    reverse.max_dynamic_shared_size_bytes = 99 * 1024
+    reverse((1,), (1024,), (x, y), shared_mem=99 * 1024)
+    np.testing.assert_array_equal(y, x[::-1])
 
 
-def test_resident_blocks() -> None:
-    fill = kernel("shared_overrun", "fill")
-    assert fill.resident_blocks(32, 0) == 32
-    assert fill.resident_blocks(1024, 0) == 2
-    assert fill.resident_blocks(32, 49 * 1024) == 4
-    assert fill.resident_blocks(32, 99 * 1024) == 2
-    assert fill.resident_blocks(32, 99 * 1024 + 1) == 0
-    reverse = kernel("missing_syncthreads", "reverse_block<false>")
-    assert reverse.resident_blocks(32, 98 * 1024) == 2
-    assert reverse.resident_blocks(32, 98 * 1024 + 1) == 0, "plus 1 KiB of its own"
+@together(
+    ("instance", "threads", "shared", "blocks"),
+    [
+        *(("reverse<int>", *row) for row in ((32, 0, 32), (1024, 0, 2))),
+        *(("reverse<int>", 32, 1024 * k, n) for k, n in ((49, 4), (99, 2))),
+        ("reverse<int>", 32, 99 * 1024 + 1, 0),
+        # with 256 bytes of its own
+        *(("fill_both", 32, 99 * 1024 - k, n) for k, n in ((256, 2), (255, 0))),
+    ],
+)
+def test_resident_blocks(instance: str, threads: int, shared: int, blocks: int) -> None:
+    assert kernel("teaching", instance).resident_blocks(threads, shared) == blocks
 
 
 # ---- definitions before a kernel -----------------------------------------------------
@@ -540,9 +521,11 @@ def test_wrong_schedules_are_refused() -> None:
 
 
 def test_compile_error_has_the_kernel_and_the_log() -> None:
-    message = r"(?s)misspelt<int> in does_not_compile\.cu .*threadIdxx.*"
-    with pytest.raises(emulator.CompileError, match=message):
-        kernel("does_not_compile", "misspelt<int>")
+    source = "template <class T> __global__ void f(T* x) { x[threadIdxx.x] = 0; }"
+    with pytest.raises(
+        emulator.CompileError, match=r"(?s)f<int> in kernel\.cu .*threadIdxx"
+    ):
+        RawKernel(source, "f<int>")
 
 
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -575,9 +558,9 @@ def test_processes_that_compile_the_same_kernel(tmp_path: Path) -> None:
 import pathlib, numpy as np
 from gpusolve.emulator import RawKernel
 x = np.arange(4, dtype=np.int32)
-file = pathlib.Path({str(KERNELS / "shared_overrun.cu")!r})
-RawKernel(file, "fill")((1,), (4,), (x,), shared_mem=16)
-print(*x)
+y, file = x.copy(), pathlib.Path({str(KERNELS / "teaching.cu")!r})
+RawKernel(file, "reverse<int>")((1,), (4,), (x, y), shared_mem=16)
+print(*y)
 """
     environment = {**os.environ, "GPUSOLVE_CACHE_DIR": str(tmp_path)}
     command, pipe = [sys.executable, "-c", program], subprocess.PIPE

@@ -15,7 +15,7 @@ __device__ void synchronise() {
 
 /// y[t] = x[t ^ distance], through shared memory.
 template <Between between, class T>
-__global__ void exchange(const T* x, int distance, T* y) {
+__global__ void exchange(int distance, const T* x, T* y) {
     __shared__ T part[256];
     part[threadIdx.x] = x[threadIdx.x];
     synchronise<between>();
@@ -23,9 +23,9 @@ __global__ void exchange(const T* x, int distance, T* y) {
 }
 
 /// The same, in place, through global memory.
-template <Between between, class T>
-__global__ void exchange_in_place(T* x, int distance) {
-    const T other = x[threadIdx.x ^ distance];
+template <Between between>
+__global__ void exchange_in_place(int distance, int* x) {
+    const int other = x[threadIdx.x ^ distance];
     synchronise<between>();
     x[threadIdx.x] = other;
 }
@@ -36,14 +36,13 @@ __global__ void exchange_arrays(const int* x, int distance, int* y) {
 }
 
 /// Twice, through dynamic shared memory: the second write must wait for the first read.
-template <Between between, class T>
-__global__ void exchange_twice(T* x, int distance) {
-    extern __shared__ __align__(16) unsigned char shared_memory[];
-    T* part = reinterpret_cast<T*>(shared_memory);
+template <Between between>
+__global__ void exchange_twice(int distance, int* x) {
+    extern __shared__ int shared_memory[];
     for (int round = 0; round < 2; ++round) {
-        part[threadIdx.x] = x[threadIdx.x];
+        shared_memory[threadIdx.x] = x[threadIdx.x];
         __syncthreads();
-        x[threadIdx.x] = part[threadIdx.x ^ distance];
+        x[threadIdx.x] = shared_memory[threadIdx.x ^ distance];
         synchronise<between>();
     }
 }
