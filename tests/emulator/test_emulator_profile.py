@@ -206,36 +206,6 @@ def test_counts(name: str) -> None:
     assert {path: value_of(found, path) for path in expected} == expected
 
 
-@pytest.mark.parametrize(("width", "conflicts"), [(32, 32), (33, 1)])
-def test_lines_have_the_conflicts_of_a_transpose(width: int, conflicts: int) -> None:
-    x, y = floats(1024), zeros(1024)
-    found = costs(f"transpose<{width}>", (1,), (32, 32), x, y, I32(32))
-    np.testing.assert_array_equal(y.reshape(32, 32), x.reshape(32, 32).T)
-    wavefronts = sorted(line.wavefronts for line in found.shared.values())
-    assert wavefronts == sorted([32, 32 * conflicts])
-
-
-def test_instructions_of_a_loop() -> None:
-    """Accesses and floating-point operations exactly; the others in proportion."""
-
-    def launch(n: int) -> Any:
-        y = np.zeros(32, np.float32)
-        return costs("loop", (2,), (32,), floats(n), y, np.int32(n))
-
-    found = [launch(32 * turns) for turns in (1, 2, 11)]
-    for kernel, turns in zip(found, (1, 2, 11), strict=True):
-        counts = kernel.instructions
-        assert (counts["load"], counts["store"]) == (2 * 32 * turns, 2 * 32)
-        assert (kernel.global_loads, kernel.global_stores) == (2 * 32 * turns, 2 * 32)
-        assert counts["float"] == 2 * 32 * turns == kernel.arithmetic["float32 add"]
-    for kind in ("integer", "compare", "branch"):
-        first, second, last = (kernel.instructions[kind] for kernel in found)
-        in_a_turn, rest = divmod(second - first, 2 * 32)
-        assert rest == 0
-        assert 1 <= in_a_turn <= 4
-        assert last - second == 9 * (second - first)
-
-
 def test_other_launches_are_not_counted() -> None:
     """A launch that fails, and a launch after the profile."""
     kernel = RawKernel(SOURCE, "copy")

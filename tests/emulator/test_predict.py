@@ -175,14 +175,6 @@ PTX = """
 """
 
 
-def counts_per_block(body: str, blocks: int, threads: int) -> dict[str, Any]:
-    """Of a kernel with these instructions and a return."""
-    with profile() as report:
-        kernel = RawModule(ptx=PTX.replace("BODY", body)).get_function("kernel")
-        kernel((blocks,), (threads,), ())
-    return report.kernels[0].per_block
-
-
 def test_instructions_of_each_block() -> None:
     """A loop of 3 instructions has a turn more in each block; there are two warps."""
     body = """
@@ -192,9 +184,16 @@ def test_instructions_of_each_block() -> None:
     setp.ge.s32 %p1, %r1, 0;
     @%p1 bra loop;
     """
-    found = counts_per_block(body, 3, 64)
-    assert found["warp_instructions"] == (2 * 5, 2 * 8, 2 * 11)
-    assert found["chain_issued"] == (5, 8, 11)
+    with profile() as report:
+        kernel = RawModule(ptx=PTX.replace("BODY", body)).get_function("kernel")
+        kernel((3,), (64,), ())
+    (found,) = report.kernels
+    assert found.per_block["warp_instructions"] == (2 * 5, 2 * 8, 2 * 11)
+    assert found.per_block["chain_issued"] == (5, 8, 11)
+    # The last turn of a block does not branch.
+    turns = 64 * (1 + 2 + 3)
+    counts = {"integer": turns, "compare": turns, "branch": turns - 3 * 64}
+    assert found.instructions == counts
 
 
 def test_the_largest_block_bounds_the_time() -> None:
