@@ -17,54 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import needs_emulator
-from ptx_kernels import run_body
+from ptx_kernels import DTYPES, Array, bits_of, execute
+from together import together
 
 pytestmark = needs_emulator
-
-Array = np.ndarray[Any, Any]
-
-DTYPES = {
-    "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "b32": "u4",
-    "u32": "u4", "s32": "i4", "b64": "u8", "u64": "u8", "s64": "i8", "f16": "f2",
-    "f32": "f4", "f64": "f8", "pred": "u4", "f16x2": "u4", "bf16x2": "u4", "bf16": "u2",
-}  # fmt: skip
-"""The dtype of an array for each type; a predicate is 0 or 1."""
-
-
-def bits_of(type: str) -> int:
-    return 8 * np.dtype(DTYPES[type]).itemsize
-
-
-def register(type: str) -> str:
-    return "pred" if type == "pred" else f"b{max(16, bits_of(type))}"
-
-
-def execute(instruction: str, result: str, *operands: tuple[str, Array]) -> Array:
-    """The results of an instruction; its operands are %x0, %x1, ..., its result %d."""
-    count = len(operands[0][1])
-    arrays = [np.ascontiguousarray(v, DTYPES[type]) for type, v in operands]
-    output = np.zeros(count, DTYPES[result])
-    lines = [f".reg .{register(result)} %d;"]
-    for k, (type, _) in enumerate(operands):
-        size = arrays[k].itemsize
-        bits = 8 * size
-        lines += [
-            f".reg .{register(type)} %x{k};",
-            f"mad.wide.u32 %o, %t, {size}, %a{k};",
-        ]
-        if type == "pred":
-            lines += [f".reg .b32 %v{k};", f"ld.global.u32 %v{k}, [%o];"]
-            lines += [f"setp.ne.u32 %x{k}, %v{k}, 0;"]
-        else:
-            lines.append(f"ld.global.b{bits} %x{k}, [%o];")
-    lines += [instruction, f"mad.wide.u32 %o, %t, {output.itemsize}, %a{len(arrays)};"]
-    if result == "pred":
-        lines += [".reg .b32 %r;", "selp.u32 %r, 1, 0, %d;", "st.global.u32 [%o], %r;"]
-    else:
-        lines.append(f"st.global.b{8 * output.itemsize} [%o], %d;")
-    run_body("\n".join(lines), [*arrays, output], count)
-    return output
-
 
 # ---- one table of instructions -------------------------------------------------------
 
@@ -133,17 +89,17 @@ def assert_case(
     expected = [function(*row) for row in rows]
     if result[0] == "f":
         right = np.array(expected, DTYPES[result])
-        np.testing.assert_array_equal(found, right)
+        np.testing.assert_array_equal(found, right, opcode)
         is_nan = np.isnan(right)
         signs = np.signbit([found[~is_nan], right[~is_nan]])
-        np.testing.assert_array_equal(*signs)
+        np.testing.assert_array_equal(*signs, opcode)
         if result == "f32" and not opcode.startswith(SIGNS):
-            assert (found.view("u4")[is_nan] == NAN).all()
+            assert (found.view("u4")[is_nan] == NAN).all(), opcode
     elif result == "pred":
-        assert found.tolist() == list(map(bool, expected))
+        assert found.tolist() == list(map(bool, expected)), opcode
     else:
         for row, value, right in zip(rows, found.tolist(), expected, strict=True):
-            assert value == wrapped(right, result), row
+            assert value == wrapped(right, result), (opcode, row)
 
 
 def quotient(a: int, b: int) -> int:
@@ -167,17 +123,10 @@ def find(value: int, type: str, shift: bool) -> int:
 
 def field(value: int, start: int, length: int, type: str) -> int:
     """The bits of a number that has its sign for ever, or zeros."""
-    bits, start, length = bits_of(type), start & 255, length & 255
-    if not length:
-        return 0
-    shifted = wrapped(value, type) >> min(start, 512)
-    if type.startswith("s"):
-        last = min(start + length - 1, bits - 1)
-        sign = wrapped(value, type) >> last & 1
-        kept = shifted & ((1 << min(length, max(0, bits - start))) - 1)
-        have = min(length, max(0, bits - start))
-        return kept | (-(1 << have) if sign else 0)
-    return shifted & ((1 << length) - 1)
+    start, length = start & 255, length & 255
+    found = value >> start & (1 << length) - 1
+    sign = (1 << length >> 1) * type.startswith("s")
+    return (found ^ sign) - sign
 
 
 def insert(a: int, b: int, start: int, length: int, bits: int) -> int:
@@ -648,20 +597,17 @@ def conversions() -> Iterator[Case]:
             yield f"cvt{sat}.{target}.{source}", wide, (source,), function
 
 
-TABLE = [
-    *INTEGERS,
-    *cases_of_parts(),
-    *cases_of_words(),
-    *cases_of_predicates(),
-    *REALS,
-    *conversions(),
-]
+TABLES = {
+    "integers": INTEGERS, "parts": cases_of_parts(), "words": cases_of_words(),
+    "predicates": cases_of_predicates(), "reals": REALS, "conversions": conversions(),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case[0])
-def test_instruction(case: Any) -> None:
+@pytest.mark.parametrize("cases", TABLES.values(), ids=TABLES)
+def test_instructions(cases: Any) -> None:
     with np.errstate(all="ignore"):
-        assert_case(*case)
+        for case in cases:
+            assert_case(*case)
 
 
 # ---- rounding ------------------------------------------------------------------------
@@ -703,7 +649,7 @@ ARITHMETIC = [
 ]
 
 
-@pytest.mark.parametrize(("name", "mode", "type"), ARITHMETIC)
+@together(("name", "mode", "type"), ARITHMETIC)
 def test_arithmetic_is_rounded_once(name: str, mode: str, type: str) -> None:
     count, function = EXACT[name]
     rng = np.random.default_rng(7)
@@ -725,7 +671,7 @@ def test_arithmetic_is_rounded_once(name: str, mode: str, type: str) -> None:
         np.testing.assert_array_equal(both, found.view("u4"))
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "function", "units"),
     [("ex2.approx", np.exp2, 2), ("lg2.approx", np.log2, 2), ("sin.approx", np.sin, 2),
      ("cos.approx", np.cos, 2), ("rcp.approx", lambda x: 1 / x, 1),
@@ -768,8 +714,8 @@ ROUNDED = [
 """The target and the source of a conversion that rounds."""
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("target", "source"), ROUNDED)
+@together("mode", MODES)
+@together(("target", "source"), ROUNDED)
 def test_conversion_is_rounded_once(target: str, source: str, mode: str) -> None:
     """Halfway cases, denormal numbers and overflow among them."""
     x = near_the_middle(target, source)
@@ -798,7 +744,7 @@ def eight_bits(code: int, exponent_bits: int) -> float:
     return -size if code >> 7 else size
 
 
-@pytest.mark.parametrize(("type", "exponent_bits"), [("e4m3x2", 4), ("e5m2x2", 5)])
+@together(("type", "exponent_bits"), [("e4m3x2", 4), ("e5m2x2", 5)])
 def test_numbers_of_eight_bits(type: str, exponent_bits: int) -> None:
     values = np.array([eight_bits(code, exponent_bits) for code in range(256)], "f4")
     pairs = execute(

@@ -6,6 +6,7 @@ The expected values are NumPy's, by the definition of each instruction.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import needs_emulator
-from ptx_kernels import HEAD, kernel_of, run_body
+from ptx_kernels import HEAD, Array, execute, kernel_of, run_body
 from scipy.ndimage import map_coordinates
+from together import together
 
 from gpusolve.emulator import (
     CompileError,
@@ -27,8 +29,6 @@ from gpusolve.emulator import (
 
 pytestmark = needs_emulator
 
-Array = np.ndarray[Any, Any]
-
 # ---- memory --------------------------------------------------------------------------
 
 EXTENDED = [
@@ -39,21 +39,17 @@ EXTENDED = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "bits"), EXTENDED)
+@together(("dtype", "bits"), EXTENDED)
 def test_loads_extend_to_the_register(dtype: Any, bits: int) -> None:
     x = np.random.default_rng(0).integers(0, 256, 256, np.uint8).view(dtype)[:32]
-    y = np.zeros(32, f"i{bits // 8}")
     type = f"{'s' if dtype.kind == 'i' else dtype.kind}{8 * x.itemsize}"
-    run_body(
-        f".reg .b{bits} %v; mad.wide.u32 %o, %t, {x.itemsize}, %a0;"
-        f"ld.global.{type} %v, [%o]; mad.wide.u32 %o, %t, {y.itemsize}, %a1;"
-        f"st.global.b{bits} [%o], %v;", [x, y],
-    )  # fmt: skip
+    text = f"mad.wide.u32 %o, %t, {x.itemsize}, %a0; ld.global.{type} %d, [%o];"
+    found = execute(text, f"s{bits}", memory=[x])
     expected = x.view(f"i{x.itemsize}") if dtype.kind == "f" else x
-    np.testing.assert_array_equal(y, expected.astype(y.dtype))
+    np.testing.assert_array_equal(found, expected.astype(found.dtype))
 
 
-@pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
+@together("space", ["global", "shared", "local", "generic"])
 def test_vectors_are_stored_and_loaded(space: str) -> None:
     x, y = np.arange(128, dtype="u4"), np.zeros(128, "u4")
     place = {
@@ -85,34 +81,29 @@ PATTERNS: dict[str, Callable[[Array], Array]] = {
 """The elements that the lanes of a warp access."""
 
 
-@pytest.mark.parametrize("space", ["global", "shared", "generic"])
-@pytest.mark.parametrize("name", PATTERNS)
+@together("space", ["global", "shared", "generic"])
+@together("name", PATTERNS)
 def test_patterns_of_a_whole_warp(name: str, space: str) -> None:
     """A store and a load; of lanes with the same element, the last one counts."""
-    index = PATTERNS[name](np.arange(32)).astype("u4")
-    x, y = np.zeros(64, "f8"), np.zeros(32, "f8")
-    address = "mad.wide.u32 %o, %i, 8, %a1;"
-    place, suffix = "[%o]", "" if space == "generic" else f".{space}"
+    index, x = PATTERNS[name](np.arange(32)), np.zeros(64, "f8")
+    address, suffix = "%o", "" if space == "generic" else f".{space}"
+    text = "mad.wide.u32 %o, %x0, 8, %a0;"
     if space == "shared":
-        address = "mov.u32 %s, m; mad.lo.u32 %s, %i, 8, %s;"
-        place = "[%s]"
-    run_body(
-        ".shared .align 8 .b8 m[512]; .reg .b32 %i, %s; .reg .f64 %v;"
-        "mad.wide.u32 %o, %t, 4, %a0; ld.global.u32 %i, [%o]; cvt.rn.f64.u32 %v, %t;"
-        f"{address} st{suffix}.f64 {place}, %v; bar.sync 0; ld{suffix}.f64 %v, {place};"
-        "mad.wide.u32 %o, %t, 8, %a2; st.global.f64 [%o], %v;", [index, x, y],
-    )  # fmt: skip
+        address = "%s"
+        text = ".shared .align 8 .b8 m[512]; .reg .b32 %s; mov.u32 %s, m;"
+        text += "mad.lo.u32 %s, %x0, 8, %s;"
+    text += f"cvt.rn.f64.u32 %d, %t; st{suffix}.f64 [{address}], %d; bar.sync 0;"
+    text += f"ld{suffix}.f64 %d, [{address}];"
+    found = execute(text, "f64", ("u32", index), memory=[x])
     expected = np.zeros(64)
     for lane, element in enumerate(index):
         expected[element] = lane
-    np.testing.assert_array_equal(y, expected[index])
+    np.testing.assert_array_equal(found, expected[index])
     assert space == "shared" or x.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize(
-    "access", ["ld.global.u32 %v, [%o];", "st.global.u32 [%o], %v;"]
-)
-@pytest.mark.parametrize(
+@together("access", ["ld.global.u32 %v, [%o];", "st.global.u32 [%o], %v;"])
+@together(
     ("size", "step", "shift", "message"),
     [
         (31, 4, 0, "thread .31, .* element 31 of arg"), (32, 4, -4, "element -1 of"),
@@ -132,34 +123,26 @@ def test_a_whole_warp_stays_in_its_array(
         run_body(f"{body} {access}", [x])
 
 
-ATOMIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "add.u32": ("u4", lambda x, y: x + y),
-    "min.s32": ("i4", min), "max.u64": ("u8", max),
-    "and.b32": ("u4", lambda x, y: x & y), "or.b64": ("u8", lambda x, y: x | y),
-    "xor.b32": ("u4", lambda x, y: x ^ y), "exch.b32": ("u4", lambda _, y: y),
-    "inc.u32": ("u4", lambda x, y: 0 if x >= y else x + 1),
-    "dec.u32": ("u4", lambda x, y: y if x == 0 or x > y else x - 1),
-    "add.f64": ("f8", lambda x, y: x + y), "add.f32": ("f4", lambda x, y: x + y),
+ATOMIC: dict[str, Callable[[int, int], int]] = {
+    "add.u32": lambda x, y: x + y, "min.s32": min, "max.u64": max,
+    "and.b32": lambda x, y: x & y, "or.b64": lambda x, y: x | y,
+    "xor.b32": lambda x, y: x ^ y, "exch.b32": lambda _, y: y,
+    "inc.u32": lambda x, y: 0 if x >= y else x + 1,
+    "dec.u32": lambda x, y: y if x == 0 or x > y else x - 1,
+    "add.f64": lambda x, y: x + y, "add.f32": lambda x, y: x + y,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ATOMIC)
+@together("name", ATOMIC)
 def test_atomics_of_a_warp_follow_each_other(name: str) -> None:
-    dtype, function = ATOMIC[name]
-    values = np.random.default_rng(1).integers(0, 20, 32).astype(dtype)
-    x, old = np.full(1, 7, dtype), np.zeros(32, dtype)
-    bits = 8 * x.itemsize
-    run_body(
-        f".reg .b{bits} %v, %w; mad.wide.u32 %o, %t, {x.itemsize}, %a1;"
-        f"ld.global.b{bits} %v, [%o]; atom.global.{name} %w, [%a0], %v;"
-        f"mad.wide.u32 %o, %t, {x.itemsize}, %a2; st.global.b{bits} [%o], %w;",
-        [x, values, old],
-    )  # fmt: skip
-    state = np.dtype(dtype).type(7).item()
-    for lane in range(32):
-        assert old[lane] == state
-        state = function(state, values[lane].item())
-    assert x[0] == state
+    values, type = np.random.default_rng(1).integers(0, 20, 32), name.split(".")[1]
+    x = np.full(
+        1, 7, f"{type[0].replace('s', 'i').replace('b', 'u')}{int(type[1:]) // 8}"
+    )
+    text = f"atom.global.{name} %d, [%a0], %x0;"
+    old = execute(text, type, (type, values), memory=[x])
+    state = itertools.accumulate(values.tolist(), ATOMIC[name], initial=7)
+    assert [*old, x[0]] == list(state)
 
 
 def test_atomic_sums_flush_denormal_numbers_in_global_memory() -> None:
@@ -174,13 +157,10 @@ def test_atomic_sums_flush_denormal_numbers_in_global_memory() -> None:
 
 
 def test_compare_and_swap() -> None:
-    x, old = np.zeros(1, "u4"), np.zeros(32, "u4")
-    run_body(
-        ".reg .b32 %v; add.u32 %v, %t, 1; atom.global.cas.b32 %v, [%a0], %t, %v;"
-        "mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v;", [x, old],
-    )  # fmt: skip
-    assert x[0] == 32
-    np.testing.assert_array_equal(old, np.arange(32))
+    x = np.zeros(1, "u4")
+    text = "add.u32 %d, %t, 1; atom.global.cas.b32 %d, [%a0], %t, %d;"
+    old = execute(text, "u32", memory=[x])
+    assert [*old, x[0]] == list(range(33))
 
 
 # ---- warps ---------------------------------------------------------------------------
@@ -269,30 +249,24 @@ WARP = [
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "random"])
-@pytest.mark.parametrize(("text", "expected"), WARP)
+@together(("text", "expected"), WARP)
 def test_lanes_of_a_warp(order: Any, text: str, expected: Any) -> None:
-    y = np.zeros(32, "u4")
     with schedule(order, seed=3):
-        run_body(
-            f".reg .b32 %d, %v<4>; .reg .pred %p, %q; {text}"
-            "mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;", [y],
-        )  # fmt: skip
-    np.testing.assert_array_equal(y, np.broadcast_to(expected, 32) & 0xFFFFFFFF)
+        found = execute(f".reg .b32 %v<4>; .reg .pred %p, %q; {text}", "u32")
+    np.testing.assert_array_equal(found, np.broadcast_to(expected, 32) & 0xFFFFFFFF)
 
 
 def test_a_barrier_of_some_threads() -> None:
     """Barrier 1 has the threads of warps 0 and 1; warp 2 waits in barrier 0."""
-    y = np.zeros(96, "u4")
-    run_body(
-        ".shared .align 4 .b8 s[256]; .reg .b32 %s, %d; .reg .pred %p;"
+    found = execute(
+        ".shared .align 4 .b8 s[256]; .reg .b32 %s; .reg .pred %p;"
         "mov.u32 %d, 7; setp.ge.u32 %p, %t, 64; @%p bra END;"
         "mov.u32 %s, s; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %t;"
         "bar.sync 1, 64; mov.u32 %s, s; xor.b32 %d, %t, 32; mad.lo.u32 %s, %d, 4, %s;"
-        "ld.shared.u32 %d, [%s];"
-        "END: bar.sync 0; mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;",
-        [y], 96,
+        "ld.shared.u32 %d, [%s]; END: bar.sync 0;",
+        "u32", threads=96,
     )  # fmt: skip
-    np.testing.assert_array_equal(y, [*(np.arange(64) ^ 32), *[7] * 32])
+    np.testing.assert_array_equal(found, [*(np.arange(64) ^ 32), *[7] * 32])
 
 
 def test_calls_by_name_and_by_address() -> None:
@@ -309,29 +283,27 @@ def test_calls_by_name_and_by_address() -> None:
     ONE: st.param.b32 [r], %x; ret;
 }
 """
-    y, together = np.zeros((2, 32), "u4")
-    run_body(
-        """.reg .b32 %d, %v; .reg .b64 %f; .reg .pred %p;
+    where = np.zeros(32, "u4")
+    found = execute(
+        """.reg .b32 %v; .reg .b64 %f; .reg .pred %p;
         P: .callprototype (.param .b32 _) _ (.param .b32 _);
         rem.u32 %v, %t, 9; max.u32 %v, %v, 1; setp.lt.u32 %p, %t, 16;
         mov.u64 %f, twice; @%p bra G; mov.u64 %f, factorial;
         G: { .param .b32 n; .param .b32 m; st.param.b32 [n], %v;
           call (m), %f, (n), P; ld.param.b32 %d, [m]; }
-        mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d; activemask.b32 %v;
-        mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v;""",
-        [y, together], before=functions,
+        mad.wide.u32 %o, %t, 4, %a0; activemask.b32 %v; st.global.u32 [%o], %v;""",
+        "u32", memory=[where], before=functions,
     )  # fmt: skip
-    assert (together == 2**32 - 1).all(), "the lanes meet after the calls"
+    assert (where == 2**32 - 1).all(), "the lanes meet after the calls"
     n = [max(1, t % 9) for t in range(32)]
-    assert y.tolist() == [
-        2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)
-    ]
+    expected = [2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)]
+    assert found.tolist() == expected
 
 
 # ---- matrices ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("shape", "types", "dtypes", "words"),
     [("m16n8k16", "f32.f16.f16.f32", ("f2", "f4"), (4, 2, 4)),
      ("m16n8k8", "f32.f16.f16.f32", ("f2", "f4"), (2, 1, 4)),
@@ -371,34 +343,26 @@ def test_products_of_matrices(
     if "tf32" in types:
         parts_a.view("u4")[:] |= 0x1FFF  # bits that do not count
     arrays = [np.ascontiguousarray(x) for x in (parts_a, parts_b, c[of_c])]
-    out = np.zeros_like(arrays[2])
-    names = [
-        [f"%m{name}{r}" for r in range(n)] for name, n in zip("abc", words, strict=True)
-    ]
-    bits = 8 * word
-    lines = [f".reg .b{bits} %ma<4>, %mb<2>, %mc<4>; mad.wide.u32 %o, %t, {word}, 0;"]
-    lines.append(".reg .b64 %q;")
-    for number, registers in enumerate(names):
-        lines.append(f"add.u64 %q, %o, %a{number};")
-        lines += [
-            f"ld.global.b{bits} {name}, [%q+{32 * word * r}];"
-            for r, name in enumerate(registers)
-        ]
+    out, bits = np.zeros_like(arrays[2]), 8 * word
+    names = [[f"%m{x}{r}" for r in range(n)] for x, n in zip("abc", words, strict=True)]
+
+    def moved(opcode: str, k: int, registers: list[str]) -> str:
+        places = [f"[%q+{32 * word * r}]" for r in range(len(registers))]
+        pairs = zip(registers, places, strict=True)
+        moves = [", ".join(pair if opcode == "ld" else pair[::-1]) for pair in pairs]
+        lines = "".join(f"{opcode}.global.b{bits} {move};" for move in moves)
+        return f"add.u64 %q, %o, %a{k}; {lines}"
+
     given, by, sums = ("{" + ", ".join(registers) + "}" for registers in names)
-    lines.append(
-        f"mma.sync.aligned.{shape}.row.col.{types} {sums}, {given}, {by}, {sums};"
-    )
-    lines.append("add.u64 %q, %o, %a3;")
-    lines += [
-        f"st.global.b{bits} [%q+{32 * word * r}], {name};"
-        for r, name in enumerate(names[2])
-    ]
-    run_body("\n".join(lines), [*arrays, out])
+    body = f".reg .b{bits} %ma<4>, %mb<2>, %mc<4>; mad.wide.u32 %o, %t, {word}, 0;"
+    body += ".reg .b64 %q;" + "".join(moved("ld", k, x) for k, x in enumerate(names))
+    body += f"mma.sync.aligned.{shape}.row.col.{types} {sums}, {given}, {by}, {sums};"
+    run_body(body + moved("st", 3, names[2]), [*arrays, out])
     expected = a.astype(float) @ b.astype(float) + c
     np.testing.assert_array_equal(out, expected[of_c])
 
 
-@pytest.mark.parametrize("transposed", [False, True])
+@together("transposed", [False, True])
 def test_matrices_from_shared_memory(transposed: bool) -> None:
     x, y = np.arange(128, dtype="u2"), np.zeros((32, 2), "u4")
     run_body(
@@ -467,8 +431,8 @@ OUTSIDE = {
 """The modes of textures, and their names in SciPy."""
 
 
-@pytest.mark.parametrize("linear", [False, True])
-@pytest.mark.parametrize("outside", OUTSIDE)
+@together("linear", [False, True])
+@together("outside", OUTSIDE)
 def test_samples_of_a_texture(outside: str, linear: bool) -> None:
     """Weights have 8 bits, so points are at multiples of 1/256."""
     mode, name = OUTSIDE[outside]
@@ -497,7 +461,7 @@ def test_a_gather_has_four_texels() -> None:
     np.testing.assert_allclose(found, np.stack(corners, 1) / 255, rtol=1e-6)
 
 
-@pytest.mark.parametrize("outside", ["trap", "clamp", "zero"])
+@together("outside", ["trap", "clamp", "zero"])
 def test_surfaces(outside: str) -> None:
     texels, out = np.arange(32, dtype="u4").reshape(4, 8), np.zeros(32, "u4")
     body = (
@@ -521,41 +485,32 @@ def test_surfaces(outside: str) -> None:
 
 # ---- checks --------------------------------------------------------------------------
 
-COPY = (
-    ".shared .align 16 .b8 s[128]; .reg .b32 %s, %v; mov.u32 %s, s;"
-    "mad.lo.u32 %s, %t, 4, %s; mad.wide.u32 %o, %t, 4, %a0;"
-    "cp.async.ca.shared.global [%s], [%o], 4; cp.async.commit_group; {wait}"
-    "ld.shared.u32 %v, [%s]; mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v;"
-)
+
+def copied(x: Array, wait: str, size: str = "") -> Array:
+    """Copies through shared memory."""
+    return execute(
+        ".shared .align 16 .b8 s[128]; .reg .b32 %s, %v; mov.u32 %s, s;"
+        "mad.lo.u32 %s, %t, 4, %s; mad.wide.u32 %o, %t, 4, %a0; and.b32 %v, %t, 3;"
+        f"cp.async.ca.shared.global [%s], [%o], 4{size}; cp.async.commit_group; {wait}"
+        "ld.shared.u32 %d, [%s];", "u32", memory=[x],
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("wait", ["cp.async.wait_group 0;", "cp.async.wait_all;"])
-def test_copies_are_complete_after_waiting(wait: str) -> None:
-    x, y = np.arange(32, dtype="u4"), np.zeros(32, "u4")
-    with races(), memcheck():
-        run_body(COPY.replace("{wait}", wait), [x, y])
-    np.testing.assert_array_equal(y, x)
+def test_copies_are_complete_after_waiting() -> None:
+    x = np.arange(32, dtype="u4") + 7
+    for wait in "cp.async.wait_group 0;", "cp.async.wait_all;":
+        with races(), memcheck():
+            np.testing.assert_array_equal(copied(x, wait), x)
+    for wait in "", "cp.async.wait_group 1;":
+        assert (copied(x, wait) != x).any()
+        for check in (races, memcheck):
+            with check(), pytest.raises(KernelError, match="wait for the copy"):
+                copied(x, wait)
 
 
 def test_copies_fill_the_rest_with_zeros() -> None:
-    x, y = np.full(32, 0x01020304, "u4"), np.zeros(32, "u4")
-    body = COPY.replace("{wait}", "cp.async.wait_all;").replace(
-        "cp.async.ca.shared.global [%s], [%o], 4;",
-        "and.b32 %v, %t, 3; cp.async.ca.shared.global [%s], [%o], 4, %v;",
-    )
-    run_body(body, [x, y])
-    np.testing.assert_array_equal(y, [0, 0x04, 0x0304, 0x020304] * 8)
-
-
-@pytest.mark.parametrize("wait", ["", "cp.async.wait_group 1;"])
-def test_copies_without_waiting_are_reported(wait: str) -> None:
-    x, y = np.arange(32, dtype="u4"), np.zeros(32, "u4")
-    body = COPY.replace("{wait}", wait)
-    run_body(body, [x, y])
-    assert (y != x).any()
-    for check in (races, memcheck):
-        with check(), pytest.raises(KernelError, match="wait for the copy"):
-            run_body(body, [x, y])
+    found = copied(np.full(32, 0x01020304, "u4"), "cp.async.wait_all;", ", %v")
+    np.testing.assert_array_equal(found, [0, 0x04, 0x0304, 0x020304] * 8)
 
 
 def test_atomics_of_a_block_order_nothing_between_blocks() -> None:
@@ -571,7 +526,7 @@ def test_atomics_of_a_block_order_nothing_between_blocks() -> None:
 # ---- faults --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "message"),
     [
         ("frobnicate.b32 %t, %t;", r"line \d+: .* does not know .* frobnicate"),
@@ -613,7 +568,7 @@ def test_declarations_of_a_program() -> None:
 CLUSTER = ".entry k() .explicitcluster .reqnctapercluster {}, 1, 1 {{ ret; }}"
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "message"),
     [
         ("not PTX", r"PTX must have a \.target"),
