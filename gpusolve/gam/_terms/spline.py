@@ -43,6 +43,9 @@ ROBUST: Literal["robust"] = "robust"
 STRETCHED = 0.2
 """Knots are stretched if the middle rows occupy less than this share of the range."""
 
+LEAST_RANGE = 1e-300
+"""A covariate has at least this range: the slopes of its splines are finite."""
+
 SCORED = 256
 """The most intervals between the values whose scores are kept."""
 
@@ -157,6 +160,11 @@ class Spline(Single):
             check_range(name, whole, (lower, upper))
         if not np.isfinite(upper - lower):
             raise ValueError(f"{name} must have a finite range, got {lower} to {upper}")
+        if 0 < upper - lower < LEAST_RANGE:
+            raise ValueError(
+                f"{name} must have a range of at least {LEAST_RANGE}, or one value, "
+                f"got {lower} to {upper}: multiply it by a number"
+            )
         interior: int | tuple[float, ...]
         if not isinstance(self.knots, int):
             interior = self.knots[j]
