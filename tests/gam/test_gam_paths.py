@@ -198,7 +198,7 @@ MODELS: dict[str, list[Any]] = {
         bmono("x", by="g", knots=3, df=7), bols("g", df=1) + bmono("z", knots=4),
     ],
     "stumps": [btree("x"), btree("z", bins=9, min_rows=7), btree("g2"), bbs("z")],
-    "levels": [brandom("many", df=20), bbs("x"), brandom("skewed", df=9)],
+    "levels": [brandom("many", df=20), bols("g"), brandom("skewed", df=9)],
     "all": [*LEARNERS],
     "coxph": TERMS[1:3],  # scans in several chunks and tiles, with ties
 }  # fmt: skip
