@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gam_figures import additive
-from same_steps import assert_same_steps
+from gam_models import LEARNERS, columns, response
 from together import together
 
 # A watchdog and small shared memory are properties of a device. The balance of chunks
@@ -18,7 +18,16 @@ from together import together
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import LAUNCH_SECONDS
 from gpusolve.emulator import profile
-from gpusolve.gam import BoostedGAM, bbs, bols, brandom, bspatial, cv_stop
+from gpusolve.gam import (
+    BoostedGAM,
+    bbs,
+    bmono,
+    bols,
+    brandom,
+    bspatial,
+    btree,
+    cv_stop,
+)  # fmt: skip
 from gpusolve.gam._boosting import gram_kernel, stacked_kernel
 
 SECTOR = 32
@@ -35,43 +44,81 @@ def boosting_of(report: Any) -> Any:
     return kernel
 
 
-# ---- shapes --------------------------------------------------------------------------
-
-
-FEW = [bbs(0, knots=4), bols(1), bbs(2, knots=5, degree=2)]
-
-WINDOWS = [bspatial(1, 3, knots=25, lambda_=0.1), bbs(1, knots=5)]
-"""The sums of 841 functions do not fit in the shared memory for them."""
+# ---- steps ---------------------------------------------------------------------------
 
 
 def splines(n_basis: int, degree: int) -> dict[str, Any]:
     """Parameters of a model of three splines."""
-    given = {"n_basis": n_basis, "degree": degree, "df": 4, "penalty_order": 1}
-    return given | {"learning_rate": 0.7}
+    return {"n_basis": n_basis, "degree": degree, "df": 4, "penalty_order": 1}
 
 
-SHAPES: dict[str, tuple[int, dict[str, Any]]] = {
-    **{f"{n} rows": (n, {"learners": FEW}) for n in (1, 31, 33, 255, 2100, 4500)},
-    **{
-        f"{k} functions of degree {d}": (400, splines(k, d))
-        for k, d in ((11, 0), (11, 3), (64, 5), (300, 2))
-    },
-    "windows": (150, {"learners": WINDOWS, "max_iter": 2}),
-}
-"""Rows around batches and chunks; warps that add one, some or all rows at once."""
+FEW = [bbs("x", knots=4), bols("z"), bbs("v", knots=5, degree=2)]
+
+MODELS: dict[str, tuple[list[int], Any]] = {
+    "few": ([1, 31, 33, 255, 2100, 4500], FEW),
+    "narrow": ([61, 2100], [
+        bbs("x", degree=0, knots=9), bbs("x", degree=5), bols("g"), bols("z"),
+    ]),
+    "wide": ([61, 2100], [
+        bspatial("x", "z", knots=3, degree=5), bbs("x") + bols("g", df=1),
+    ]),
+    "windows": ([150], [bspatial("x", "z", knots=25, lambda_=0.1), bbs("x", knots=5)]),
+    "constrained": ([61, 2100], [
+        bmono("x", knots=5), bmono("z", constraint="concave", knots=9),
+        bmono("x", by="g", knots=3, df=7), bols("g", df=1) + bmono("z", knots=4),
+    ]),
+    "stumps": ([61, 2100], [
+        btree("x"), btree("z", bins=9, min_rows=7), btree("v"), bbs("z"),
+    ]),
+    "levels": ([61, 9000], [
+        brandom("many", df=20), bols("g"), brandom("skewed", df=9),
+    ]),
+    "all": ([61], [*LEARNERS]),
+    "coxph": ([61, 3000], [bbs("z", knots=4), bols("z")]),
+    **{f"{k} of degree {d}": ([400], splines(k, d))
+       for k, d in ((11, 0), (11, 3), (64, 5), (300, 2))},
+}  # fmt: skip
+"""Rows around batches and chunks; learners that kernels treat in different ways.
+
+Of "few", warps add one, some or all rows at once; the sums of "windows" do not fit in
+their shared memory; the rows of "levels" and of "coxph" are in several chunks.
+"""
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_that_kernels_divide(device_backend: Any, shape: str) -> None:
-    rows, own = SHAPES[shape]
-    X, y = additive(np.random.default_rng(0), rows)
-    X = X if "learners" in own else X[:, :3]
+@pytest.mark.parametrize(
+    ("name", "rows"), [(name, rows) for name in MODELS for rows in MODELS[name][0]]
+)
+def test_kernels_make_the_steps_of_the_host(
+    device_backend: Any, name: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`test_gam_paths` compares the host's steps with dense matrices."""
+    rng, given = np.random.default_rng(4), MODELS[name][1]
+    data = columns(9000) | {
+        "v": rng.integers(0, 4, 9000) * 1.0,
+        "many": rng.integers(0, 2000, 9000),
+        "skewed": (2000 * rng.random(9000) ** 3).astype(int),
+    }
+    family = "coxph" if name == "coxph" else "gaussian"
+    y = response("coxph" if name == "coxph" else "poisson", data)
+    if name == "levels":
+        y = y + 0.2 * (data["many"] % 3) + (data["skewed"] > 99)
+    data = {column: values[:rows] for column, values in data.items()}
+    options = given if isinstance(given, dict) else {"learners": given}
+    X = np.stack([data[c] for c in "xzv"], axis=1) if options is given else data
+    w = 1 + np.arange(rows) % 3
 
     def fitted(device: str) -> BoostedGAM:
-        model = BoostedGAM(**{"max_iter": 3, **own}, device=device)
-        return model.fit(X, y, sample_weight=np.ones(rows))
+        model = BoostedGAM(**options, family=family, learning_rate=0.7, max_iter=3)
+        return model.set_params(device=device).fit(X, y[:rows], sample_weight=w)
 
-    assert_same_steps(fitted, device_backend)
+    device = fitted("cuda" if device_backend.name == "cuda" else "auto")
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    host = fitted("auto")
+    np.testing.assert_array_equal(device.selected_, host.selected_)
+    np.testing.assert_allclose(
+        device.coefficients_, host.coefficients_, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(device.risk_, host.risk_, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("emulate")

@@ -15,7 +15,6 @@ import pytest
 from gam_models import COUPLED, LEARNERS, SINGLE, columns, draw, response, sample
 from numpy.typing import NDArray
 from plain_boosting import Plain, levels, line, plain_path, spline
-from same_steps import assert_same_steps
 from scipy import special
 from scipy.optimize import linprog, minimize, root
 from together import together
@@ -26,11 +25,8 @@ from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
     bbs,
-    bmono,
     bols,
     brandom,
-    bspatial,
-    btree,
     cv_stop,
     families,
 )
@@ -188,48 +184,6 @@ def test_kernels_make_the_steps_of_dense_matrices(
         : 1 + (family in (families.Gaussian(), families.Multinomial(3)))
     ]:
         check_paths(family, rule, 3, n)
-
-
-MODELS: dict[str, list[Any]] = {
-    "narrow": [bbs("x", degree=0, knots=9), bbs("x", degree=5), bols("g"), bols("z")],
-    "wide": [bspatial("x", "z", knots=3, degree=5), bbs("x") + bols("g", df=1)],
-    "constrained": [
-        bmono("x", knots=5), bmono("z", constraint="concave", knots=9),
-        bmono("x", by="g", knots=3, df=7), bols("g", df=1) + bmono("z", knots=4),
-    ],
-    "stumps": [btree("x"), btree("z", bins=9, min_rows=7), btree("g2"), bbs("z")],
-    "levels": [brandom("many", df=20), bols("g"), brandom("skewed", df=9)],
-    "all": [*LEARNERS],
-    "coxph": TERMS[1:3],  # scans in several chunks and tiles, with ties
-}  # fmt: skip
-"""Learners that kernels treat in different ways."""
-
-
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [*((name, 61) for name in MODELS), ("narrow", 2100), ("wide", 2100)]
-    + [("constrained", 2100), ("stumps", 2100), ("levels", 9000), ("coxph", 3000)],
-)
-def test_kernels_make_the_steps_of_the_host(
-    device_backend: Any, name: str, rows: int
-) -> None:
-    """The host's learners are those of dense matrices and of definitions elsewhere."""
-    rng = np.random.default_rng(4)
-    data = columns(rows) | {
-        "g2": rng.integers(0, 4, rows) * 1.0,
-        "many": rng.integers(0, 2000, rows),
-        "skewed": (2000 * rng.random(rows) ** 3).astype(int),
-    }
-    family, steps = ("coxph", 2) if name == "coxph" else ("gaussian", 6)
-    y = response("poisson", data) + 0.2 * (data["many"] % 3) + (data["skewed"] > 99)
-    y = response("coxph", data) if name == "coxph" else y
-
-    def fitted(device: str) -> Any:
-        options: Any = {"family": family, "max_iter": steps, "device": device}
-        model = BoostedGAM(MODELS[name], learning_rate=0.7, **options)
-        return model.fit(data, y, sample_weight=np.arange(rows) % 4)
-
-    assert_same_steps(fitted, device_backend)
 
 
 @pytest.mark.parametrize(
