@@ -19,10 +19,7 @@ from gpusolve.gam import (
     brandom,
     bspatial,
 )
-from gpusolve.gam.aic import (
-    corrected_aic,
-    minimum_description_length,
-)
+from gpusolve.gam.aic import corrected_aic, minimum_description_length
 from gpusolve.gam.families import Binomial, Family, Gaussian, Poisson
 
 FAMILIES = [Gaussian(), Binomial(), Binomial("logit"), Poisson()]

@@ -46,10 +46,7 @@ def check_kernel(basis: BSplines, X: np.ndarray, **options: Any) -> None:
     Values and slopes are at most 1. At the upper end NumPy may also add the rounding
     error of the position, 2 eps.
     """
-    found, expected = (
-        emulate(basis, X, **options),
-        basis.evaluate(X, **options),
-    )
+    found, expected = (emulate(basis, X, **options), basis.evaluate(X, **options))
     assert found.values.dtype == expected.values.dtype
     np.testing.assert_array_equal(found.first, expected.first)
     width = (basis.upper - basis.lower) / basis.cells

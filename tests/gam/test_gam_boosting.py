@@ -110,16 +110,6 @@ def test_equals_mboost(numpy_backend: Any, name: str) -> None:
             np.testing.assert_allclose(model.predict(X), found.fitted, rtol=1e-7)
 
 
-def test_the_smoothing_parameters_of_the_reference_are_those_of_mboost() -> None:
-    found = figures("sim_n1000_k16_ridge_df1")
-    X, _, _ = simulate(1000)
-    for basis, lambda_ in zip(bases_of(X[:, :3], 16), found.lambda_, strict=False):
-        solved = reference.smoothing_parameter(
-            basis, np.ones(1000), np.eye(16), 1, "trace"
-        )
-        assert solved == pytest.approx(lambda_, rel=1e-9)
-
-
 # ---- the reference, and properties ---------------------------------------------------
 
 
@@ -206,18 +196,6 @@ def test_fewer_threads_than_cores_make_the_same_steps() -> None:
         program, capture_output=True, text=True, preexec_fn=big_stacks
     )
     assert (done.stdout, done.stderr) == ("True\n", "")
-
-
-def test_many_steps_converge_to_least_squares(numpy_backend: Any) -> None:
-    """A penalty makes the steps smaller; it does not change their limit."""
-    X, y = additive(np.random.default_rng(0), n=120)
-    Z = X[:, [1]]
-    (B,) = bases_of(Z, 6)
-    best = B @ np.linalg.lstsq(B, y, rcond=None)[0]
-    options = {"n_basis": 6, "df": 3, "learning_rate": 1.0}
-    for model in models_of(numpy_backend, 10_000, **options):
-        risk = model.fit(Z, y).risk_[-1]
-        assert risk == pytest.approx(((y - best) ** 2).sum(), rel=1e-7)
 
 
 def test_a_perfect_fit_and_ties(backend: Any) -> None:

@@ -22,8 +22,6 @@ from gpusolve.gam._boosting.folds import make_folds
 
 Data = tuple[np.ndarray, np.ndarray]
 
-KINDS = ("bootstrap", "kfold", "subsampling")
-
 
 @pytest.fixture
 def data(rng: np.random.Generator) -> Data:
@@ -34,16 +32,20 @@ def data(rng: np.random.Generator) -> Data:
 # ---- folds ---------------------------------------------------------------------------
 
 
-@together("kind", KINDS)
-def test_rows_are_in_or_out_of_the_bag(kind: str, rng: np.random.Generator) -> None:
-    weights = rng.integers(1, 4, 53).astype(np.float64)
-    folds = make_folds(kind, weights, None, None, 0)
-    inside, outside = folds.weights > 0, folds.out_of_bag > 0
-    assert (inside != outside).all()
-    np.testing.assert_array_equal(
-        folds.out_of_bag[outside], np.broadcast_to(weights, outside.shape)[outside]
+def test_folds_of_each_kind(rng: np.random.Generator) -> None:
+    """Each row is in or out of the bag, and is left out of one of k folds."""
+    w = rng.integers(1, 4, 23).astype(np.float64)
+    for kind, count in (("bootstrap", 25), ("kfold", 10), ("subsampling", 25)):
+        folds = make_folds(kind, w, None, None, 0)
+        assert len(folds.weights) == count
+        np.testing.assert_array_equal(folds.out_of_bag, w * (folds.weights == 0))
+        assert (folds.weights[folds.weights > 0] % 1 == 0).all()
+    five, half = (
+        make_folds(k, np.ones(23), None, 5, 0) for k in ("kfold", "subsampling")
     )
-    assert len(inside) == {"bootstrap": 25, "kfold": 10, "subsampling": 25}[kind]
+    np.testing.assert_array_equal(five.out_of_bag.sum(axis=1), [4, 4, 4, 4, 7])
+    np.testing.assert_array_equal(five.out_of_bag.sum(axis=0), 1)
+    np.testing.assert_array_equal(half.weights.sum(axis=1), 11)
 
 
 def test_a_bootstrap_sample_has_as_many_rows_as_the_data() -> None:
@@ -53,18 +55,6 @@ def test_a_bootstrap_sample_has_as_many_rows_as_the_data() -> None:
     share = folds.weights[:, 20:].sum() / folds.weights.sum()
     deviation = np.sqrt(0.75 * 0.25 / folds.weights.sum())
     assert abs(share - 0.75) < 5 * deviation
-
-
-def test_every_row_is_left_out_of_one_of_k_folds() -> None:
-    folds = make_folds("kfold", np.ones(23), None, 5, 0)
-    left_out = folds.out_of_bag.sum(axis=1)
-    np.testing.assert_array_equal(left_out, [4, 4, 4, 4, 7])
-    np.testing.assert_array_equal(folds.out_of_bag.sum(axis=0), 1)
-
-
-def test_subsampling_keeps_half_of_the_rows() -> None:
-    folds = make_folds("subsampling", np.ones(23), None, 7, 0)
-    np.testing.assert_array_equal(folds.weights.sum(axis=1), 11)
 
 
 FOLDS_OF_ROWS = {

@@ -10,12 +10,7 @@ from gam_models import draw
 from scipy import stats
 from together import together
 
-from gpusolve.gam import (
-    BoostedDistribution,
-    bbs,
-    bols,
-    cv_stop,
-)
+from gpusolve.gam import BoostedDistribution, bbs, bols, cv_stop
 from gpusolve.gam.distributions import DISTRIBUTIONS
 
 Data = tuple[np.ndarray, np.ndarray]

@@ -309,12 +309,6 @@ def test_learners_and_features_have_names() -> None:
     levels = model.partial_effect("sex", ["f", "m"])
     women, men = (model.predict(d | {"sex": [sex] * 150}) for sex in "fm")
     np.testing.assert_allclose(men - women, levels[1] - levels[0], rtol=1e-11)
-    learners = [bols("age"), bbs("age", center=True, df=1), bols("sex", by="lat")]
-    two = BoostedGAM(learners, max_iter=5).fit(d, y)
-    with pytest.raises(ValueError, match=r"learner must be one of .*age"):
-        two.partial_effect("age", d)
-    with pytest.raises(ValueError, match=r"learner must be one of \['bols\(age\)'"):
-        two.partial_effect("weight", d)
 
 
 def test_without_learners_every_column_has_one() -> None:
@@ -326,9 +320,7 @@ def test_without_learners_every_column_has_one() -> None:
     assert repr(model.terms_[0]) == "bbs('age', df=6, boundary='robust')"
     backwards = dict(reversed(d.items()))
     np.testing.assert_array_equal(model.predict(backwards), model.predict(d))
-    frame = BoostedGAM(max_iter=20).fit(pd.DataFrame(d), y)
-    with pytest.raises(ValueError, match="same order"):
-        frame.predict(pd.DataFrame(backwards))
+
     X = np.column_stack([d["lon"], d["lat"]])
     by_key = BoostedGAM({1: bbs(), np.int64(0): bols()}, max_iter=9).fit(X, y)
     listed = BoostedGAM([bbs(1), bols(0)], max_iter=9).fit(X, y)
@@ -377,23 +369,6 @@ def test_what_is_masked_is_missing(kind: Any, order: Any) -> None:
         values[name] = np.ma.masked_array(values[name], np.arange(60) == 7)
         with pytest.raises(ValueError, match=f"{name} must be finite"):
             kind(missing="zero").fit(X, **values)
-
-
-def test_levels() -> None:
-    """Their order does not matter; an unknown level is an error or has no effect."""
-    d, y = mixed(), response(mixed())
-    found = []
-    for order in ([0, 1, 2, 3, 4, 5], [4, 2, 0, 5, 1, 3]):
-        frame = pd.DataFrame(d).assign(g=pd.Categorical(d["id"], order))
-        learners = [bols("g", contrasts="dummy", df=2), bbs("age", df=3)]
-        model = BoostedGAM(learners, unknown="zero", max_iter=30).fit(frame, y)
-        found.append(model.predict(frame))
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
-    frame["g"] = 7
-    rest = model.intercept_ + model.effects(frame)[:, 1]
-    np.testing.assert_allclose(model.predict(frame), rest, rtol=1e-13)
-    with pytest.raises(ValueError, match=r"g must have the levels .*got \(7\)"):
-        model.set_params(unknown="error").predict(frame)
 
 
 # ---- difficult data ------------------------------------------------------------------
@@ -552,7 +527,7 @@ def test_a_forgotten_offset_is_a_warning(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:the risk of the rows held out")
-@together("way", ["early stopping", "warm start", "missing values"])
+@together("way", ["early stopping", "warm start", "missing values", "interactions"])
 def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     X, y = sample(Poisson(), 60)
     if way == "missing values":
@@ -561,17 +536,27 @@ def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) ->
     options: dict[str, Any] = {"max_iter": 3, "missing": "zero", "random_state": 0}
     options |= {"early_stopping": way == "early stopping", "family": "poisson"}
     options |= {"warm_start": way == "warm start"}
+    options |= {"interactions": int(way == "interactions")}
+
+    def columns(array: Any) -> Any:
+        numbers = {j: array(x) for j, x in enumerate(X.T.copy())}
+        return numbers | {3: np.array([*"aaabbbcccd"] * 6)}
 
     def fitted(array: Any) -> BoostedGAM:
-        given = array(X), array(y), array(weights), array(start)
-        model = BoostedGAM(TERMS, **options).fit(*given)
+        given = columns(array), array(y), array(weights), array(start)
+        model = BoostedGAM([*TERMS, brandom(3, df=2)], **options).fit(*given)
         return model.set_params(max_iter=5).fit(*given)
 
     with monkeypatch.context() as alone:
         alone.delenv("GPUSOLVE_EMULATE", raising=False)
-        expected = fitted(np.asarray)
-        prediction, effects = expected.predict(X, offset=start), expected.effects(X)
-    model, given = fitted(backend.array), backend.array(X)
+        expected, here = fitted(np.asarray), columns(np.asarray)
+        prediction, effects = (
+            expected.predict(here, offset=start),
+            expected.effects(here),
+        )
+    model, given = fitted(backend.array), columns(backend.array)
+    assert model.interactions_ == expected.interactions_
+    assert len(model.interactions_) == (way == "interactions")
     np.testing.assert_array_equal(model.selected_, expected.selected_)
     np.testing.assert_allclose(model.risk_, expected.risk_, rtol=1e-10)
     for found, wanted in (

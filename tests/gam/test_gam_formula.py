@@ -17,20 +17,11 @@ from patsy.state import stateful_transform
 from scipy import special
 from together import together
 
-from gpusolve.gam import (
-    BoostedGAM,
-    gamboost,
-    glmboost,
-    load,
-)
+from gpusolve.gam import BoostedGAM, gamboost, glmboost, load
 
 # How a formula is read, of which a model shows the terms only.
 from gpusolve.gam._model.expression import Expression
-from gpusolve.gam._model.formula import (
-    Formula,
-    LearnerReader,
-    read_formula,
-)
+from gpusolve.gam._model.formula import Formula, LearnerReader, read_formula
 from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
 
@@ -173,17 +164,6 @@ def test_c_marks_factors(code: str, levels: list[Any]) -> None:
     assert list(term.found_levels) == levels
 
 
-def test_response_and_offset_are_columns() -> None:
-    formula = read("np.log(t) ~ x + offset(log(t)) + offset(center(count))")
-    new = data(1)
-    offset = np.log(new["t"]) + (new["count"] - data()["count"].mean())
-    np.testing.assert_array_equal(formula.response(new), np.log(new["t"]))
-    np.testing.assert_allclose(formula.offset(new), offset, rtol=1e-15)
-    assert read("t ~ x").offset(new) is None
-    del new["t"]
-    assert list(formula.columns(new)) == ["x"]
-
-
 WORDS = [word for word in keyword.kwlist if word not in ("True", "False", "None")]
 
 
@@ -210,48 +190,36 @@ def test_columns_may_have_the_names_of_keywords(word: str, formula: str) -> None
 
 # ---- fits ----------------------------------------------------------------------------
 
-COUNTS = "count ~ bbs(log(t), df=3) + bols(g) + bspatial(x, t, knots=4)"
 
-
-def test_a_fit_is_that_of_its_learners() -> None:
-    source = data(n=200)
-    model = gamboost(COUNTS, source, family="poisson", max_iter=30)
-    X = source | {"log(t)": np.log(source["t"])}
-    terms = [bbs("log(t)", df=3), bols("g"), bspatial("x", "t", knots=4)]
-    expected = BoostedGAM(terms, family="poisson", **MBOOST | {"max_iter": 30})
-    expected.fit(X, source["count"])
-    assert type(model) is BoostedGAM
-    assert model.names_ == expected.names_
-    np.testing.assert_array_equal(model.selected_, expected.selected_)
-    np.testing.assert_array_equal(model.risk_, expected.risk_)
-    new = data(1)
-    prediction = expected.predict(new | {"log(t)": np.log(new["t"])})
-    np.testing.assert_array_equal(model.predict(new), prediction)
-    del new["count"]
-    *_, last = model.staged_predict(new)
-    np.testing.assert_allclose(last, prediction, rtol=1e-13)
-    grid = np.linspace(-0.5, 0.5, 5)
-    np.testing.assert_array_equal(
-        model.partial_effect("bbs(log(t), df=3)", grid),
-        expected.partial_effect("log(t)", grid),
-    )
-
-
-def test_offsets_of_the_formula_are_in_predictions() -> None:
+def test_a_fit_is_that_of_its_learners_and_offsets() -> None:
+    """Also with new data, which need no response."""
     source, new = data(n=200), data(1)
-    formula = "count ~ bbs(x) + offset(log(t)) + offset(center(t))"
-    model = gamboost(formula, source, family="poisson", max_iter=20)
-    start = np.log(source["t"]) + source["t"] - source["t"].mean()
-    plain = BoostedGAM([bbs("x")], family="poisson", **MBOOST | {"max_iter": 20})
-    plain.fit(source, source["count"], offset=start)
+    learners = "bbs(log(t), df=3) + bols(g) + bspatial(x, t, knots=4)"
+    formula = f"abs(count) ~ {learners} + offset(log(t)) + offset(center(t))"
+    model = gamboost(formula, source, family="poisson", max_iter=30)
+    terms = [bbs("log(t)", df=3), bols("g"), bspatial("x", "t", knots=4)]
+    plain = BoostedGAM(terms, family="poisson", **MBOOST | {"max_iter": 30})
+    center = source["t"].mean()
+    start = np.log(source["t"]) + source["t"] - center
+    plain.fit(source | {"log(t)": np.log(source["t"])}, source["count"], offset=start)
+    assert type(model) is BoostedGAM
+    assert model.names_ == plain.names_
+    np.testing.assert_array_equal(model.selected_, plain.selected_)
     np.testing.assert_allclose(model.risk_, plain.risk_, rtol=1e-14)
-    offset = np.log(new["t"]) + new["t"] - source["t"].mean()
-    prediction = plain.predict(new, offset=offset)
+    del new["count"]
+    at, offset = (
+        new | {"log(t)": np.log(new["t"])},
+        np.log(new["t"]) + new["t"] - center,
+    )
+    prediction = plain.predict(at, offset=offset)
     np.testing.assert_allclose(model.predict(new), prediction, rtol=1e-13)
     *_, last = model.staged_predict(new)
     np.testing.assert_allclose(last, prediction, rtol=1e-13)
     without = model.predict(new, offset=0)
-    np.testing.assert_allclose(without, plain.predict(new, offset=0), rtol=1e-13)
+    np.testing.assert_allclose(without, plain.predict(at, offset=0), rtol=1e-13)
+    grid = np.linspace(-0.5, 0.5, 5)
+    found = model.partial_effect("bbs(log(t), df=3)", grid)
+    np.testing.assert_array_equal(found, plain.partial_effect("log(t)", grid))
 
 
 def test_the_features_are_the_columns_of_the_learners() -> None:

@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from backends import namespace, on_host
+from backends import namespace
 from together import together
 
 from gpusolve.gam import (
@@ -19,121 +19,104 @@ from gpusolve.gam import (
     BoostedGAMClassifier,
     bbs,
     bols,
+    brandom,
     cv_stop,
     gamboost,
     glmboost,
 )
 
 # What a model reads of a column, which it does not show.
-from gpusolve.gam._terms.frame import UNKNOWN, Factor, Frame
+from gpusolve.gam._terms.frame import Frame
 
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
-CODES = np.int32([1, 0, -1, 1])
-LEVELS = ["low", "middle", "high"]
 
 Columns = dict[str, Any]
 
 
-def factor(column: Any) -> Factor:
-    return Frame.of({"g": column}).factor("g")
+# ---- columns -------------------------------------------------------------------------
+
+TEXT = np.array(["b", "a", None, "b"], object)
+NUMBERS = np.array([1.0, 2.0, np.nan, 4.0])
+HIGH = ["high", "low", None, "low"]
+LEVELS = ["low", "middle", "high"]
+ORDERED = pd.Categorical(HIGH, LEVELS, ordered=True)
+CODES = pa.DictionaryArray.from_arrays(
+    pa.array([2, 0, None, 0]), pa.array(LEVELS), ordered=True
+)
+
+COLUMNS: list[tuple[Any, list[Any]]] = [
+    (TEXT, [
+        [*TEXT], pd.Series([*TEXT], dtype="string"), pd.Series(TEXT, dtype="category"),
+        pd.Categorical(TEXT), pl.Series([*TEXT]), pa.array([*TEXT]),
+        pl.Series([*TEXT], dtype=pl.Categorical),
+    ]),
+    (ORDERED, [
+        pl.Series(HIGH, dtype=pl.Enum(LEVELS)), CODES, pa.chunked_array([CODES]),
+        pd.Series(ORDERED),
+    ]),
+    (NUMBERS, [
+        [1, 2, None, 4], np.array([1, 2, None, 4], object), pd.Series(NUMBERS),
+        np.array([1, 2, pd.NA, 4], object), [Decimal("1.0"), Decimal(2), None, 4],
+        pd.Series([1, 2, pd.NA, 4], dtype="Int64"),
+        np.ma.masked_array([1, 2, 7, 4], [0, 0, 1, 0]),
+        np.ma.masked_array([1.0, 2, np.inf, 4], [0, 0, 1, 0]),
+    ]),
+    (NUMBERS[[0, 1, 3]], [
+        np.array([1, 2, 4], np.uint8), np.array([1.0, 2, 4], object), [1, 2, 4],
+        pd.Series([1, 2, 4], dtype="UInt8"),
+    ]),
+    (np.array([1.0, 0.0]), [[True, False], np.array([True, False], object)]),
+]  # fmt: skip
+"""Columns of NumPy or pandas, and other columns of the same values."""
 
 
-# ---- factors -------------------------------------------------------------------------
+@together(("column", "others"), COLUMNS)
+@together("term", [bols("x"), brandom("x", df=1)], ids=str)
+def test_columns_of_all_kinds_are_the_same(column: Any, others: Any, term: Any) -> None:
+    """As numbers, or as factors of a random effect."""
+
+    def fitted(x: Any) -> BoostedGAM:
+        model = BoostedGAM([term], missing="zero", max_iter=3)
+        return model.fit({"x": x}, np.arange(len(column)) ** 2.0)
+
+    expected = fitted(column)
+    effects = expected.effects({"x": column})
+    for other in others:
+        model = fitted(other)
+        assert [*map(float, model.risk_)] == [*map(float, expected.risk_)]
+        np.testing.assert_array_equal(model.effects({"x": other}), effects)
+        np.testing.assert_array_equal(expected.effects({"x": other}), effects)
+        assert model.terms_[0] == expected.terms_[0]
 
 
-@together(
-    ("column", "levels"),
-    [
-        (["b", "a", None, "b"], ("a", "b")),
-        (np.array(["b", "a", None, "b"], object), ("a", "b")),
-        (np.array([7.5, -1.0, np.nan, 7.5]), (-1.0, 7.5)),
-        (np.array([True, False, None, True], object), (0.0, 1.0)),
-        (pd.Series(["b", "a", pd.NA, "b"], dtype="string"), ("a", "b")),
-        (pd.Series(["b", "a", None, "b"], dtype="category"), ("a", "b")),
-        (pd.Categorical(["b", "a", None, "b"]), ("a", "b")),
+def test_levels_have_an_order_and_types() -> None:
+    """Missing values are no level; a known order ties neighbouring levels."""
+    for column, levels in (
+        (TEXT, ("a", "b")),
+        (ORDERED, tuple(LEVELS)),
         ([3, 1, 3], (1, 3)),
+        (NUMBERS, (1.0, 2.0, 4.0)),
         ([True, False], (False, True)),
-    ],
-)
-def test_levels_are_sorted_and_missing_values_have_no_code(
-    column: Any, levels: tuple[Any, ...]
-) -> None:
-    found = factor(column)
-    assert (found.levels, found.ordered) == (levels, False)
-    assert [*map(type, found.levels)] == [*map(type, levels)]
-    codes = {2: [1, 0], 3: [1, 0, 1], 4: [1, 0, -1, 1]}
-    np.testing.assert_array_equal(found.codes, codes[len(column)])
-    assert found.codes.dtype == np.int32
-
-
-def test_categories_keep_their_order() -> None:
-    values = ["high", "low", None, "low"]
-    codes = pa.array([2, 0, None, 0])
-    dictionary = pa.DictionaryArray.from_arrays(codes, pa.array(LEVELS), ordered=True)
-    for column in (
-        pl.Series(values, dtype=pl.Enum(LEVELS)),
-        dictionary,
-        pa.chunked_array([dictionary]),
-        pd.Categorical(values, LEVELS, ordered=True),
-        pd.Series(pd.Categorical(values, LEVELS, ordered=True)),
+        (np.array([True, False, None, True], object), (0.0, 1.0)),
     ):
-        found = factor(column)
-        assert (found.levels, found.ordered) == (tuple(LEVELS), True)
-        np.testing.assert_array_equal(found.codes, [2, 0, -1, 0])
-    for column in (pl.Series(values, dtype=pl.Categorical), pa.array(values)):
-        found = factor(column)
-        assert (found.levels, found.ordered) == (("high", "low"), False)
-
-
-def test_codes_among_other_levels() -> None:
-    found = factor(["c", "a", None, "b"])
-    expected = [UNKNOWN, 1, -1, 0]
-    np.testing.assert_array_equal(found.codes_in(("b", "a", "z")), expected)
-    assert found.codes_in(("a", "b", "c")) is found.codes
-    again = Factor(found.codes_in(("b", "a", "z")), ("b", "a", "z"))
-    np.testing.assert_array_equal(again.codes_in(("z", "a")), [UNKNOWN, 1, -1, UNKNOWN])
-
-
-# ---- numbers -------------------------------------------------------------------------
-
-
-@together(
-    ("column", "numbers"),
-    [
-        *((x, [1, 2, 4]) for x in ([1, 2, 4], np.array([1, 2, 4], np.uint8))),
-        (np.array([1.0, 2, 4], object), [1, 2, 4]),
-        (pd.Series([1, 2, 4], dtype="UInt8"), [1, 2, 4]),
-        ([Decimal("1.0"), Decimal(2), 4], [1, 2, 4]),
-        ([True, False], [1, 0]),
-        *((x, [1, np.nan]) for x in ([1.0, np.nan], [Decimal(1), None])),
-        *((np.array([1, x], object), [1, np.nan]) for x in (None, pd.NA)),
-        (np.ma.masked_array([1, 7], [False, True]), [1, np.nan]),
-        (np.ma.masked_array([1.0, np.inf], [False, True]), [1, np.nan]),
-        (pd.Series([1, pd.NA], dtype="Int64"), [1, np.nan]),
-        (pd.Series([1.0, None]), [1, np.nan]),
-    ],
-)
-def test_numbers_of_any_kind_are_float64(column: Any, numbers: list[float]) -> None:
-    frame = Frame.of({"x": column})
-    assert not frame.is_factor("x")
-    assert frame.numeric("x").dtype == np.float64
-    np.testing.assert_array_equal(frame.numeric("x"), numbers)
-
-
-def test_float32_is_kept(backend: Any) -> None:
-    for x in (backend.array(np.float32([1, 2])), pd.Series([1, 2], dtype="Float32")):
-        assert Frame.of({"x": x}).numeric("x").dtype == np.float32
+        y = np.arange(len(column)) * 1.0
+        model = BoostedGAM([brandom("g", df=1)], missing="zero", max_iter=0)
+        (term,) = model.fit({"g": column}, y).terms_
+        assert term.found_levels == levels
+        assert [*map(type, term.found_levels)] == [*map(type, levels)]
+    model = BoostedGAM([bols("g", df=1)], missing="zero", max_iter=0)
+    K = model.fit({"g": ORDERED}, np.arange(4.0)).terms_[0].penalty()
+    np.testing.assert_array_equal(K, [[2, -1, 0], [-1, 2, -1], [0, -1, 1]])
 
 
 # ---- frames --------------------------------------------------------------------------
 
 
-def test_columns_of_a_matrix_are_positions(backend: Any) -> None:
-    frame = Frame.of(backend.array(np.arange(6.0).reshape(3, 2)))
-    assert (frame.names, frame.rows) == ((0, 1), 3)
-    np.testing.assert_array_equal(on_host(frame.numeric(1)), [1, 3, 5])
+def test_float32_is_kept(backend: Any) -> None:
+    for x in (backend.array(np.float32([1, 2])), pd.Series([1, 2], dtype="Float32")):
+        assert Frame.of({"x": x}).numeric("x").dtype == np.float32
 
 
 def test_names_and_positions_of_a_data_frame() -> None:
@@ -146,29 +129,6 @@ def test_names_and_positions_of_a_data_frame() -> None:
     frame = Frame.of(np.array([[1, "u"], [2, "v"]], object))
     np.testing.assert_array_equal(frame.numeric(0), [1, 2])
     assert frame.factor(1).levels == ("u", "v")
-
-
-@together("rows", [slice(1, 3), [2, 1], [False, True, True]])
-def test_take_keeps_all_levels(backend: Any, rows: Any) -> None:
-    frame = Frame.of({"x": backend.array(np.arange(3.0)), "g": ["a", "b", "c"]})
-    index = rows if isinstance(rows, slice) else backend.array(np.array(rows))
-    some = frame.take(index)
-    expected = np.arange(3)[rows]
-    np.testing.assert_array_equal(on_host(some.numeric("x")), expected)
-    np.testing.assert_array_equal(on_host(some.factor("g").codes), expected)
-    assert some.factor("g").levels == ("a", "b", "c")
-    assert some.rows == 2
-
-
-def test_codes_are_on_the_device_of_the_numbers(backend: Any) -> None:
-    x = backend.array(np.array([2, 1, 2]))
-    frame = Frame.of({"g": ["b", "a", None], "x": x})
-    for name in ("g", "x"):
-        codes = frame.factor(name).codes
-        assert namespace(codes) is namespace(x)
-    np.testing.assert_array_equal(on_host(frame.factor("g").codes), [1, 0, -1])
-    np.testing.assert_array_equal(on_host(frame.factor("x").codes), [1, 0, 1])
-    assert isinstance(Frame.of({"x": x}, "cpu").numeric("x"), np.ndarray)
 
 
 @pytest.mark.gpu
@@ -324,14 +284,3 @@ def test_dask_has_data_frames() -> None:
     model = BoostedGAM(max_iter=9).fit(dd.from_pandas(frame, npartitions=3), X[:, 0])
     np.testing.assert_array_equal(model.risk_, expected.risk_)
     assert model.names_ == expected.names_
-
-
-def test_values_beyond_a_robust_range_have_the_effect_of_its_end() -> None:
-    X = np.random.default_rng(0).random((300, 2))
-    y = np.sin(6 * X[:, 0])
-    X[0, 0], X[1, 0] = -50.0, 90.0
-    model = BoostedGAM([bbs(0, boundary="robust")], outside="linear", max_iter=9)
-    ((lower, upper),) = model.fit(X, y).terms_[0].ends
-    assert -50 < lower < upper < 90
-    clipped = model.predict(X.clip(lower, upper))
-    np.testing.assert_array_equal(model.predict(X), clipped)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-import runpy
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from backends import on_host
 from scipy.optimize import brentq
 from together import together
 
@@ -23,7 +19,6 @@ from gpusolve.gam import (
     bspatial,
     cv_stop,
     gamboost,
-    load,
     survival_times,
 )
 
@@ -223,7 +218,8 @@ def test_factors_of_many_levels_have_no_pair(rng: np.random.Generator) -> None:
 
 
 def test_a_model_with_pairs_is_the_model_of_its_learners() -> None:
-    data = sample(300)
+    """`test_gam_properties` has its files and its warm start."""
+    data, seen = sample(300), list[float]()
     f = main_effects(data) + EFFECTS["g", "h"](data) + EFFECTS["x0", "x1"](data)
     y = f + 0.4 * np.random.default_rng(1).standard_normal(len(f))
     for options in ({}, {"max_iter": 30}, {"early_stopping": True}):
@@ -232,16 +228,15 @@ def test_a_model_with_pairs_is_the_model_of_its_learners() -> None:
         np.testing.assert_array_equal(model.coefficients_, same.coefficients_)
         np.testing.assert_array_equal(model.predict(data), same.predict(data))
         assert same.interactions_ == []
-
-
-def test_the_callback_is_for_the_model_with_pairs() -> None:
-    X = np.random.default_rng(0).random((200, 3))
-    seen: list[float] = []
-    model = BoostedGAM(
-        interactions=1, max_iter=9, callback=lambda _, risk: seen.append(risk)
-    )
-    model.fit(X, X[:, 0] * X[:, 2])
+        risks = [cv_stop(one, n_folds=3, random_state=0).risk for one in (model, same)]
+        np.testing.assert_array_equal(*risks)
+    model = BoostedGAM(interactions=2, max_iter=30, warm_start=True)
+    model.set_params(callback=lambda _, risk: seen.append(risk)).fit(data, y)
     np.testing.assert_array_equal(seen, model.risk_[1:])
+    pairs = model.interactions_
+    assert model.set_params(max_iter=40).fit(data, y).interactions_ == pairs
+    with pytest.raises(ValueError, match="a warm start needs"):
+        model.set_params(interactions=0).fit(data, y)
 
 
 def test_learners_and_formulas_get_pairs() -> None:
@@ -264,58 +259,3 @@ def test_learners_and_formulas_get_pairs() -> None:
     data["code"] = np.searchsorted([*"abc"], data["g"])
     coded = BoostedGAM([bbs("x3"), brandom("code")], **options).fit(data, y)
     assert coded.names_[-1] == "bbs(x3) * bols(code)"
-
-
-def test_pairs_are_copied_and_stored(tmp_path: Path) -> None:
-    data = sample(300)
-    data["x1"][::7] = np.nan
-    y = main_effects(data) + EFFECTS["g", "h"](data) + EFFECTS["x3", "g"](data)
-    model = BoostedGAM(interactions=2, missing="zero", max_iter=40).fit(data, y)
-    model.to_python(tmp_path / "model.py")
-    model.save(tmp_path / "model.json")
-    exported = runpy.run_path(str(tmp_path / "model.py"))["predict"]
-    np.testing.assert_array_equal(exported(data), model.predict(data))
-    for other in (load(tmp_path / "model.json"), pickle.loads(pickle.dumps(model))):
-        assert other.interactions_ == model.interactions_
-        np.testing.assert_array_equal(other.predict(data), model.predict(data))
-    copy = BoostedGAM(**model.get_params()).fit(data, y)
-    np.testing.assert_array_equal(copy.risk_, model.risk_)
-
-
-def test_folds_and_a_warm_start_keep_the_pairs() -> None:
-    data = sample(300)
-    y = main_effects(data) + EFFECTS["x0", "x1"](data)
-    y += 0.3 * np.random.default_rng(1).standard_normal(300)
-    model = BoostedGAM(interactions=2, max_iter=30, warm_start=True).fit(data, y)
-    again = BoostedGAM(model.terms_, max_iter=30).fit(data, y)
-    folds = {"n_folds": 3, "random_state": 0}
-    np.testing.assert_array_equal(
-        cv_stop(model, **folds).risk, cv_stop(again, **folds).risk
-    )
-    first, pairs = model.risk_, model.interactions_
-    model.set_params(max_iter=50).fit(data, y)
-    assert model.interactions_ == pairs
-    np.testing.assert_array_equal(model.risk_[:31], first)
-    assert len(model.risk_) == 51
-    model.set_params(interactions=0)
-    with pytest.raises(ValueError, match="a warm start needs"):
-        model.fit(data, y)
-
-
-def test_device_arrays_have_the_same_pairs(backend: Any) -> None:
-    rng = np.random.default_rng(0)
-    X, w = rng.random((90, 4)), rng.uniform(0.5, 2, 90)
-    y = X[:, 1] + 9 * (X[:, 0] - 0.5) * (X[:, 3] - 0.5)
-    classes = np.digitize(y, [0, 1])
-    models = [(BoostedGAM, y)] + [(BoostedGAMClassifier, classes)] * (
-        not backend.emulated
-    )
-    for kind, target in models:
-        options: dict[str, Any] = {"n_basis": 8, "max_iter": 3, "interactions": 1}
-        expected = kind(**options, device="cpu").fit(X, target, sample_weight=w)
-        model = kind(**options)
-        there = backend.array(X)
-        model.fit(there, backend.array(target), sample_weight=backend.array(w))
-        assert model.interactions_ == expected.interactions_ == [(0, 3)]
-        np.testing.assert_allclose(model.risk_, expected.risk_, rtol=1e-9)
-        assert np.isfinite(on_host(model.effects(there))).all()

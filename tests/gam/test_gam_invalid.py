@@ -195,12 +195,7 @@ TABLE = Path(__file__).parents[1] / "support" / "gam_invalid.txt"
 TABLES = read_tables()
 
 
-NAMES = {
-    **vars(distributions),
-    **vars(families),
-    **vars(gam),
-    **globals(),
-}
+NAMES = {**vars(distributions), **vars(families), **vars(gam), **globals()}
 """What a call may name: public names, and the functions of this file."""
 
 

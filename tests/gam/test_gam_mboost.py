@@ -9,7 +9,7 @@ selection.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,12 +31,7 @@ from mboost_figures import (
 )
 from together import together
 
-from gpusolve.gam import (
-    BoostedGAM,
-    BoostedGAMClassifier,
-    aic_stop,
-    cv_stop,
-)
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, aic_stop, cv_stop
 from gpusolve.gam.families import Custom, Gamma
 from gpusolve.gam.from_formula import MBOOST
 
@@ -217,54 +212,33 @@ def test_predictions_of_all_kinds_of_learners_are_those_of_mboost() -> None:
 # ---- when to stop --------------------------------------------------------------------
 
 
-class Validation(NamedTuple):
-    """What one cross-validation of mboost was asked for, and gave.
-
-    Attributes
-    ----------
-    name : str
-        The fit.
-    folds : list of str
-    file, risks : str
-        Where the risks of every fold and step are.
-    chosen : int
-        The steps with the least mean risk.
-    """
-
-    name: str
-    folds: list[str]
-    file: str
-    risks: str
-    chosen: int
-
-
 K_FOLD = [f"kfold{i}" for i in range(1, 6)]
 BOOTSTRAP = [f"boot{i}" for i in range(1, 11)]
 
+
 VALIDATIONS = [
-    Validation("gaussian", K_FOLD, "stop_gaussian", "oobrisk_kfold", 60),
-    Validation("gaussian", BOOTSTRAP, "stop_gaussian", "oobrisk_boot", 72),
-    Validation("binomial", K_FOLD, "stop_binomial", "oobrisk_kfold", 72),
-    Validation("binomial", BOOTSTRAP, "stop_binomial", "oobrisk_boot", 36),
-    Validation("gaussian_wint", K_FOLD, "stop_other", "gaussian_wint_kfold", 46),
-    Validation("binomial_glm", BOOTSTRAP[:3], "stop_other", "binomial_glm_boot3", 60),
-    Validation(
-        "gaussian_offset", K_FOLD[:3], "stop_other", "gaussian_offset_kfold3", 45
-    ),
+    ("gaussian", K_FOLD, "stop_gaussian", "oobrisk_kfold", 60),
+    ("gaussian", BOOTSTRAP, "stop_gaussian", "oobrisk_boot", 72),
+    ("binomial", K_FOLD, "stop_binomial", "oobrisk_kfold", 72),
+    ("binomial", BOOTSTRAP, "stop_binomial", "oobrisk_boot", 36),
+    ("gaussian_wint", K_FOLD, "stop_other", "gaussian_wint_kfold", 46),
+    ("binomial_glm", BOOTSTRAP[:3], "stop_other", "binomial_glm_boot3", 60),
+    ("gaussian_offset", K_FOLD[:3], "stop_other", "gaussian_offset_kfold3", 45),
 ]
+"""A fit, its folds, where mboost's risks of each fold are, and its choice."""
 
 
-@together("which", VALIDATIONS, ids=lambda v: f"{v.risks}-{v.name}")
-def test_the_risks_of_folds_are_those_of_mboost(which: Validation) -> None:
-    expected = np.array(load(which.file)[which.risks])
-    weights = np.stack([folds()[name] for name in which.folds], axis=1)
-    own = weights_of(FITS[which.name])
-    if own is not None:
+@together(("name", "given", "file", "risks", "chosen"), VALIDATIONS)
+def test_the_risks_of_folds_are_those_of_mboost(
+    name: str, given: list[str], file: str, risks: str, chosen: int
+) -> None:
+    expected = np.array(load(file)[risks])
+    weights = np.stack([folds()[fold] for fold in given], axis=1)
+    if (own := weights_of(FITS[name])) is not None:
         weights *= own[:, None]
-    steps = expected.shape[1] - 1
-    found = cv_stop(fitted(which.name), weights, max_iter=steps)
+    found = cv_stop(fitted(name), weights, max_iter=expected.shape[1] - 1)
     np.testing.assert_allclose(found.risk, expected, rtol=1e-9)
-    assert found.best_iteration == which.chosen
+    assert found.best_iteration == chosen
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gam_models import COUPLED, LEARNERS, SINGLE, columns, draw, response, sample
+from gam_models import COUPLED, SINGLE, columns, draw, sample
 from numpy.typing import NDArray
 from plain_boosting import Plain, levels, line, plain_path, spline
 from scipy import special
-from scipy.optimize import linprog, minimize, root
+from scipy.optimize import root
 from together import together
 
 from gpusolve import emulator
@@ -135,22 +135,6 @@ def test_a_path_without_the_compiled_object(hidden_object: None, rule: str) -> N
         check_paths(family, rule, 12)
 
 
-@pytest.mark.parametrize("rows", [90, 5000])
-def test_the_fallback_makes_the_steps_of_the_compiled_object(
-    rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = columns(rows)
-    y, w = response("poisson", data), np.arange(rows) % 3
-    learners = LEARNERS if rows == 90 else TERMS
-    made = []
-    for compiled in ("", "none"):
-        if compiled:
-            monkeypatch.setenv("GPUSOLVE_OBJECT", compiled)
-        made.append(BoostedGAM(learners, max_iter=30).fit(data, y, sample_weight=w))
-    np.testing.assert_array_equal(made[0].selected_, made[1].selected_)
-    np.testing.assert_allclose(made[0].risk_, made[1].risk_, rtol=1e-11)
-
-
 SHORT = [
     *(families.family_of(name) for name in families.FAMILIES if name in (
         "gaussian", "huber", "binomial", "poisson", "gamma", "negative_binomial",
@@ -170,10 +154,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(
     "family",
-    [
-        *SHORT,
-        *(pytest.param(family, marks=pytest.mark.slow) for family in OTHERS),
-    ],
+    [*SHORT, *(pytest.param(family, marks=pytest.mark.slow) for family in OTHERS)],
     ids=str,
 )
 def test_kernels_make_the_steps_of_dense_matrices(
@@ -293,61 +274,6 @@ def test_lines_become_the_generalised_linear_model(
     model.fit(X, y, offset=start)
     f = model.predict(X, kind="link", offset=0)
     np.testing.assert_allclose(f, D @ found.x, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "family", [families.Laplace(), families.Quantile(0.8)], ids=str
-)
-def test_lines_become_the_quantile_regression(family: families.Family) -> None:
-    """The steps keep their length, so the risk comes close to the risk of the limit."""
-    X, y = sample(family)
-    tau = getattr(family, "tau", 0.5)
-    D = np.column_stack([np.ones(len(X)), X])
-    n, k = D.shape
-    program = linprog(
-        np.concatenate([np.zeros(k), np.full(n, tau), np.full(n, 1 - tau)]),
-        A_eq=np.hstack([D, np.eye(n), -np.eye(n)]),
-        b_eq=y,
-        bounds=[(None, None)] * k + [(0, None)] * (2 * n),
-    )
-    least = program.fun * (2 if isinstance(family, families.Laplace) else 1)
-    model = BoostedGAM(LINES, family=family, learning_rate=0.02, max_iter=1500)
-    risk = model.fit(X, y).risk_
-    assert risk.min() >= least * (1 - 1e-12)
-    assert risk[-1] <= 1.002 * least
-
-
-@pytest.mark.parametrize(
-    ("name", "update"),
-    [
-        ("gaussian", "cyclic"),
-        *(
-            pytest.param(name, "noncyclic", marks=marks)
-            for name in DISTRIBUTIONS
-            for marks in [() if name in ("gaussian", "beta") else pytest.mark.slow]
-        ),
-    ],
-)
-def test_lines_converge_to_the_largest_likelihood(name: str, update: Any) -> None:
-    family = DISTRIBUTIONS[name](update)
-    rng = np.random.default_rng(0)
-    x = rng.random(300)
-    y = draw(family, np.sin(6 * x) * 0.5, 2) if name != "student_t" else None
-    y = rng.standard_t(4, 300) + x if y is None else y
-    model = BoostedDistribution([bols(0)], family=family, learning_rate=0.5)
-    model.set_params(max_iter=3000 if "zero" in name else 600).fit(x[:, None], y)
-    X = np.stack([np.ones(300), x])
-
-    def loss(coef: Floats) -> float:
-        frozen = family.frozen(family.parameters(coef.reshape(-1, 2) @ X))
-        if name in ("gaussian", "student_t", "gamma", "beta"):
-            return float(-frozen.logpdf(y).sum())
-        return float(-np.log(frozen.cdf(y) - frozen.cdf(y - 1)).sum())
-
-    constants = np.asarray(model.intercept_)
-    start = np.column_stack([constants, np.zeros(family.predictors)])
-    best = minimize(loss, start.ravel(), method="BFGS", options={"gtol": 1e-3})
-    assert model.risk_[-1] == pytest.approx(best.fun, abs=1e-3)
 
 
 def test_classes_converge_to_the_logistic_regression() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from functools import partialmethod
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -269,67 +269,43 @@ def test_degrees_of_freedom_are_not_chosen(options: dict[str, Any]) -> None:
 BETTER, UNCLEAR, WORSE = patience.Verdict
 
 
-def tried_by(verdicts: list[Any], rows: float = 1e4, **options: Any) -> list[Plan]:
-    """The plans that are tried if the verdicts are these, and then `WORSE`."""
-    search = plans(BoostedGAM(**options), rows)
-    tried = [next(search)[0]]
-    with contextlib.suppress(StopIteration):
-        tried.append(next(search)[0])
+def tried_by(verdicts: str, rows: float = 1e4, **options: Any) -> list[Plan]:
+    """The plans that are tried if the verdicts are these, then `WORSE`; the best."""
+    search, tried = plans(BoostedGAM(**options), rows), []
+    known = {"b": BETTER, "u": UNCLEAR, "w": WORSE}
+    given = chain([None, None], map(known.get, verdicts), repeat(WORSE))
+    try:
         while True:
-            tried.append(search.send(verdicts.pop(0) if verdicts else WORSE)[0])
+            tried.append(search.send(next(given))[0])
+    except StopIteration as end:
+        tried.append(end.value)
     return tried
 
 
-PLAIN = Plan(6)
-FULL, SCORES = Plan(6, full_range=True), Plan(6, scores=True)
-
-
-STUMPS = Plan(6, stumps=True)
+PLAIN, FULL, SCORES = Plan(6), Plan(6, full_range=True), Plan(6, scores=True)
+STUMPS, ALONE = Plan(6, stumps=True), Plan(6, stumps=True, splines=False)
 WIDE = [PLAIN, FULL, SCORES, Plan(12), Plan(24)]
 LATE = [*WIDE, STUMPS, Plan(12, stumps=True)]
+MOST = [*WIDE, Plan(48)]
 
 
 @together(
     ("verdicts", "expected"),
     [
-        ([], [PLAIN, FULL, SCORES, Plan(12), STUMPS]),
-        ([BETTER], [PLAIN, FULL, Plan(6, True, True), Plan(12, True)]),
-        ([WORSE, WORSE, BETTER], WIDE),
-        ([WORSE, WORSE, UNCLEAR, UNCLEAR], [*WIDE, STUMPS]),  # twice in doubt
-        ([WORSE, WORSE, BETTER, WORSE, WORSE], LATE),
-        ([WORSE, WORSE, BETTER, WORSE, BETTER], LATE),
+        ("www", [PLAIN, FULL, SCORES, Plan(12), STUMPS, STUMPS, PLAIN]),
+        ("b", [PLAIN, FULL, Plan(6, True, True), Plan(12, True)]),
+        ("wwb", [*WIDE, STUMPS]),
+        ("wwuu", [*WIDE, STUMPS]),  # twice in doubt
+        ("wwbwwb", [*LATE, Plan(12, stumps=True)]),
+        ("wwbwb", [*LATE, STUMPS]),
+        # Stumps race with the most degrees of freedom, and their winner is the best.
+        ("wwbbbbb", [*MOST, ALONE, STUMPS, STUMPS]),
+        ("wwbbbbw", [*MOST, ALONE, STUMPS, ALONE]),
+        ("wwbbbwb", [*MOST, ALONE, STUMPS, STUMPS]),
     ],
 )
-def test_a_search_follows_the_verdicts(
-    verdicts: list[Any], expected: list[Plan]
-) -> None:
-    assert tried_by(verdicts.copy())[: len(expected)] == expected
-
-
-ALONE = Plan(6, stumps=True, splines=False)
-
-
-@together(
-    ("verdicts", "best"),
-    [
-        ([BETTER, BETTER], "splines=True"),
-        ([BETTER, WORSE], "splines=False"),
-        ([WORSE, BETTER], "splines=True"),
-    ],
-)
-def test_stumps_race_with_the_most_degrees_of_freedom_for_long(
-    verdicts: list[Any], best: str
-) -> None:
-    """Their winner is the last plan: splines of more degrees would win at first."""
-    search = plans(BoostedGAM(), 1e4)
-    next(search)
-    next(search)
-    for verdict in (WORSE, WORSE, BETTER, BETTER):
-        search.send(verdict)
-    assert search.send(BETTER) == (ALONE, SLOWER)
-    assert search.send(verdicts[0]) == (Plan(6, stumps=True), SLOWER)
-    with pytest.raises(StopIteration, match=rf"df=6, .*stumps=True, {best}"):
-        search.send(verdicts[1])
+def test_a_search_follows_the_verdicts(verdicts: str, expected: list[Plan]) -> None:
+    assert tried_by(verdicts)[: len(expected)] == expected
 
 
 def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
@@ -341,8 +317,8 @@ def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
         ({"penalty": None}, 10_000, [6]),
         ({"df": 6}, 10_000, [6]),
     ):
-        tried = tried_by([WORSE, WORSE, *[BETTER] * 3], rows, **options)
-        simple = [plan.df for plan in tried if plan == Plan(plan.df)]
+        tried = tried_by("wwbbb", rows, **options)
+        simple = [plan.df for plan in tried[:-1] if plan == Plan(plan.df)]
         assert simple == expected
 
 

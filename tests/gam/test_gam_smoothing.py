@@ -20,15 +20,7 @@ from scipy.optimize import lsq_linear
 from together import together
 
 from gpusolve._device import threads  # the number of BLAS threads within a fit
-from gpusolve.gam import (
-    BoostedGAM,
-    bbs,
-    bmrf,
-    bols,
-    brandom,
-    bspatial,
-    buser,
-)
+from gpusolve.gam import BoostedGAM, bbs, bmrf, bols, brandom, bspatial, buser
 from gpusolve.gam._boosting import problem  # when it counts threads
 from gpusolve.gam.terms import Term
 

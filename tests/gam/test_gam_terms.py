@@ -18,15 +18,7 @@ from together import together
 
 from gpusolve.gam import BoostedGAM, load
 from gpusolve.gam._terms.frame import Frame  # rows of another dtype
-from gpusolve.gam.terms import (
-    Term,
-    bbs,
-    bmono,
-    bols,
-    brandom,
-    bspatial,
-    buser,
-)
+from gpusolve.gam.terms import Term, bbs, bmono, bols, brandom, bspatial, buser
 
 LENIENT = {"unknown": "zero", "missing": "zero"}
 ROWS = 80

@@ -187,7 +187,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.kind.__name__} {self.family} {self.learners}"
+        return f"{self.kind.__name__} {self.family} {self.learners} {[*self.options]}"
 
     def model(self, steps: int = 8, **options: Any) -> Any:
         """The estimator."""
@@ -218,5 +218,6 @@ EVERY_LEARNER_CASE = [
     Case(BoostedGAM, family, [learner, bols("z", intercept=False)])
     for learner, family in zip(LEARNERS, cycle(["gaussian", "poisson"]), strict=False)
 ]
-EVERY_CASE = EVERY_FAMILY_CASE + EVERY_LEARNER_CASE
-"""All families with some learners, and all learners with one of two families."""
+PAIRS = Case(BoostedGAM, "gaussian", MAIN, {"interactions": 2})
+EVERY_CASE = [*EVERY_FAMILY_CASE, *EVERY_LEARNER_CASE, PAIRS]
+"""All families with some learners, all learners with one of two families, and pairs."""

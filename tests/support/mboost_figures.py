@@ -23,15 +23,7 @@ from gpusolve.gam.families import (
     Poisson,
     Quantile,
 )
-from gpusolve.gam.terms import (
-    Term,
-    bbs,
-    bmono,
-    bols,
-    brandom,
-    bspatial,
-    buser,
-)
+from gpusolve.gam.terms import Term, bbs, bmono, bols, brandom, bspatial, buser
 
 DATA = Path(__file__).parents[1] / "mboost"
 
@@ -224,10 +216,7 @@ SAME_OFFSET = [
 LEARNERS: dict[str, list[Term]] = {
     "bols": [*(bols(f"x{j}") for j in range(1, 5)), bols("x5", df=1.5)],
     "bols_by": [bols("x1", "x3"), bols("x3", by="g", df=2), bols("x2", by="x4")],
-    "bols_centred": [
-        *(bols(f"x{j}c", intercept=False) for j in (1, 2, 3)),
-        bbs("x1"),
-    ],
+    "bols_centred": [*(bols(f"x{j}c", intercept=False) for j in (1, 2, 3)), bbs("x1")],
     "bols_factor": [
         *(bols("g"), bols("g", intercept=False, df=1)),
         *(bols("x2"), bbs("x1")),
@@ -272,7 +261,7 @@ LEARNERS: dict[str, list[Term]] = {
         bmono("doy", constraint="concave", knots=8),
     ],
     "bmono_iterative": [
-        *(rising("x3", knots=50), rising("x2", knots=50), bols("g", df=2)),
+        *(rising("x3", knots=50), rising("x2", knots=50), bols("g", df=2))
     ],
     "buser": [
         buser("int", "x1", "x1_2", "x1_3", K=np.diag([0, 1, 1, 1]), lambda_=2),
