@@ -237,8 +237,6 @@ def test_a_frame_of_numbers_has_no_order_of_columns_and_times_may_be_a_frame() -
     np.testing.assert_array_equal(model.predict(frame), model.predict(other))
     of_array = BoostedGAM(max_iter=9).fit(np.c_[X["x"], X["k"]], X["x"])
     np.testing.assert_array_equal(model.predict(frame), of_array.predict(frame))
-    with pytest.raises(ValueError, match="x must not have missing values"):
-        model.predict(pl.DataFrame({"x": [0.1, None], "k": [1, 2]}))
     times = {"time": made["t"], "event": made["k"] > 3}
     fits = [
         BoostedGAM(family="coxph", max_iter=9).fit(made["x"][:, None], y).risk_

@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy.optimize import brentq
 from together import together
 
@@ -235,8 +234,6 @@ def test_a_model_with_pairs_is_the_model_of_its_learners() -> None:
     np.testing.assert_array_equal(seen, model.risk_[1:])
     pairs = model.interactions_
     assert model.set_params(max_iter=40).fit(data, y).interactions_ == pairs
-    with pytest.raises(ValueError, match="a warm start needs"):
-        model.set_params(interactions=0).fit(data, y)
 
 
 def test_learners_and_formulas_get_pairs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import pickle  # noqa: F401
 from functools import cache
 from pathlib import Path
 from runpy import run_path

@@ -134,20 +134,6 @@ def test_a_monotone_path_is_near_that_of_mboosts_iteration() -> None:
     np.testing.assert_allclose(model.risk_, found["risk"], rtol=3e-4)
 
 
-def test_kernels_follow_the_path_of_mboost(device_backend: Any) -> None:
-    """The emulator makes a few steps only. Other fits are those of the host."""
-    steps = 3 if device_backend.emulated else 38
-    device = "cuda" if device_backend.name == "cuda" else "auto"
-    names = "gaussian_wcont", "poisson_wint", "formula", "op_tensor", "bmono_other"
-    for name in names:
-        family, found = FITS[name].family, load(name)
-        model = fit(
-            name, family=family, max_iter=steps, method="stacked", device=device
-        )
-        assert (model.selected_ + 1).tolist() == found["xselect_1based"][:steps]
-        np.testing.assert_allclose(model.risk_, found["risk"][: steps + 1], rtol=1e-9)
-
-
 @pytest.mark.parametrize("name", ["gammareg", "gammareg_wint"])
 def test_the_shape_of_gamma_is_that_of_mboost(name: str) -> None:
     shapes = np.ravel(fitted(name).path_.nuisance)

@@ -458,5 +458,3 @@ def test_columns_from_the_key_of_a_dict() -> None:
     assert both == bols("x") + bbs("z", center=True)
     assert both.covariates == ("x", "z")
     assert (bbs("x", by="g") * bols("x")).columns == ("x", "g")
-    with pytest.raises(ValueError, match="key of bbs\\(x\\) must be 'x', got 'y'"):
-        bbs("x").with_covariates("y")
