@@ -263,15 +263,14 @@ def test_plots_name_curves_by_what_differs(family: str) -> None:
     assert curves(rows=1)[1] == ["row 0"]
 
 
-def test_curves_of_earlier_iterations() -> None:
+@together("family", [CoxPH(), *FAILURES.values()], ids=str)
+def test_curves_begin_at_1_also_of_earlier_iterations(family: Family) -> None:
     """`test_gam_properties` has curves of files."""
-    model = BoostedGAM(family="coxph", max_iter=30).fit(X, Y)
+    model = BoostedGAM(family=family, max_iter=30).fit(X, Y)
     curves = model.survival_function(X, [0.0, 0.5, 1.0])
     assert (curves[:, 0] == 1).all()
     assert (np.diff(curves) < 0).all()
-    short = BoostedGAM(family="coxph", max_iter=10).fit(X, Y)
-    np.testing.assert_allclose(
-        model.stop_at(10).survival_function(X, [0.5]),
-        short.survival_function(X, [0.5]),
-        rtol=1e-12,
-    )
+    short = BoostedGAM(family=family, max_iter=10).fit(X, Y)
+    expected = short.survival_function(X, [0.5])
+    found = model.stop_at(10).survival_function(X, [0.5])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

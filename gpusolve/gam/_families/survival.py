@@ -432,9 +432,10 @@ class AcceleratedFailure(LikelyFamily, SurvivalFamily):
         return float(self.nuisance(y, f, w))
 
     def cumulative_hazard(self, times: Array, f: Array, learned: float) -> Array:
-        with np.errstate(over="ignore", divide="ignore"):
-            z = (namespace(f).log(times) - f[:, None]) / learned
-            return self.standard(z, z != z)
+        xp, positive = namespace(f), times > 0
+        with np.errstate(over="ignore"):
+            z = (xp.log(xp.where(positive, times, 1.0)) - f[:, None]) / learned
+            return xp.where(positive, self.standard(z, z != z), 0.0)
 
 
 @dataclass(frozen=True)
