@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gam_models import draw
 from scipy import stats
 from together import together
 
@@ -15,6 +16,7 @@ from gpusolve.gam import (
     BoostedGAMClassifier,
     bbs,
     bols,
+    families,
     plot_calibration,
     plot_path,
     plot_residuals,
@@ -34,19 +36,9 @@ def mean_at(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.exp(0.6 * np.sin(6 * x[:, 0])))
 
 
-SAMPLERS: dict[str, Any] = {
-    "gaussian": lambda rng, mean: rng.normal(mean, 0.7),
-    "binomial": lambda rng, mean: rng.random(len(mean)) < mean / 3,
-    "poisson": lambda rng, mean: rng.poisson(mean),
-    "negative_binomial": lambda rng, mean: rng.negative_binomial(2, 2 / (2 + mean)),
-    "gamma": lambda rng, mean: rng.gamma(3, mean / 3),
-}
-
-
 def sample(family: str) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(5)
-    X = rng.random((N, 1))
-    return X, np.asarray(SAMPLERS[family](rng, mean_at(X)), float)
+    X = np.random.default_rng(5).random((N, 1))
+    return X, draw(families.family_of(family), np.log(mean_at(X)))
 
 
 def fitted(family: Any, X: np.ndarray, y: np.ndarray) -> BoostedGAM:
