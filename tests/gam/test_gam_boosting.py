@@ -64,7 +64,9 @@ def bases_of(X: Any, functions: int = 10) -> Any:
     "y - 7 - the sum of 10 sin(2 pi x) over 20 of 100 uniform covariates has mean 0 "
     "and variance 1e-3, within 5 standard errors, and no other covariate has an effect",
 )
-@together("n", [1000, 10_000, 100_000])
+@pytest.mark.parametrize(
+    "n", [1000, 10_000, pytest.param(100_000, marks=pytest.mark.slow)]
+)
 def test_the_simulated_data(n: int) -> None:
     """Also their checksums, as mboost got the data."""
     X, y, active = simulate(n)
