@@ -11,6 +11,7 @@ The GPUs cannot access each other's memory. This is the stricter case: with peer
 CuPy only warns.
 """
 
+# ruff: noqa: F401
 from numpy import bool_, float32, float64, int32, int64, uint8, uint64
 
 from . import cuda, devices, functions, linalg, sparse
@@ -21,23 +22,3 @@ from .kernels import RawKernel, RawModule
 from .memory import get_default_memory_pool
 
 __version__ = "14.2.0"
-
-__all__ = [
-    "RawKernel",
-    "RawModule",
-    "bool_",
-    "cuda",
-    "devices",
-    "float32",
-    "float64",
-    "functions",
-    "get_default_memory_pool",
-    "installed",
-    "int32",
-    "int64",
-    "linalg",
-    "ndarray",
-    "sparse",
-    "uint8",
-    "uint64",
-]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpusolve._emulator import count_copy_to_host
 
@@ -21,15 +23,6 @@ DTYPES = "?bhilqBHILQefdFD"
 """The characters of CuPy's dtypes."""
 
 
-class Flags:
-    """CuPy's flags of a memory layout, which lack `aligned`."""
-
-    def __init__(self, flags: Any, owndata: bool) -> None:
-        self.c_contiguous = bool(flags.c_contiguous)
-        self.f_contiguous = bool(flags.f_contiguous)
-        self.owndata = owndata
-
-
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
     found = np.dtype(dtype)
     if found.char not in DTYPES or not found.isnative:
@@ -37,54 +30,35 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
     return found
 
 
-def check_device(array: ndarray) -> None:
-    """Raise CuPy's ValueError unless the array's device is current."""
-    device, current = array.data.device_id, devices.current()
-    if device != current:
-        raise ValueError(
-            f"The device where the array resides ({device}) is different from the "
-            f"current device ({current}). Peer access is unavailable between these "
-            "devices."
-        )
-
-
-def refuse_options(**is_default: bool) -> None:
-    """Raise TypeError for options that the stand-in does not support."""
-    given = [name for name, default in is_default.items() if not default]
-    if given:
-        raise TypeError(f"the stand-in does not support {', '.join(given)}")
-
-
 def host_value(value: Any) -> Any:
     """The NumPy array of an array on the current device; scalars as they are."""
     if isinstance(value, ndarray):
-        check_device(value)
+        device, current = value.data.device_id, devices.current()
+        if device != current:
+            raise ValueError(
+                f"The device where the array resides ({device}) is different from the "
+                f"current device ({current}). Peer access is unavailable between these "
+                "devices."
+            )
         return value._host
     if isinstance(value, (bool, int, float, complex, np.generic)):
         return value
     raise TypeError(f"Unsupported type {type(value)}")
 
 
-def from_host(value: Any) -> ndarray:
-    """The result of an array operation, which NumPy has computed."""
-    devices.counts["operations"] += 1
-    return copied(value)
-
-
 def copied(value: Any) -> ndarray:
     """A new array on the current device, from a NumPy array or scalar."""
     source = np.asarray(value)
     order = "F" if source.flags.fnc else "C"
-    array = ndarray(source.shape, checked_dtype(source.dtype), order=order)
+    array = ndarray(source.shape, source.dtype, order=order)
     array._host[...] = source
     return array
 
 
-def compute(function: Callable[..., Any], *values: Any, **options: Any) -> ndarray:
-    """Apply a NumPy function to arrays on the current device and scalars."""
-    hosts = [host_value(value) for value in values]
-    with np.errstate(all="ignore"):
-        return from_host(function(*hosts, **options))
+def from_host(value: Any) -> ndarray:
+    """The result of an array operation, which NumPy has computed."""
+    devices.counts["operations"] += 1
+    return copied(value)
 
 
 def view_of(array: ndarray, host_view: Host) -> ndarray:
@@ -98,20 +72,28 @@ def view_of(array: ndarray, host_view: Host) -> ndarray:
     return found
 
 
+# ---- functions of NumPy --------------------------------------------------------------
+
 REFUSED = {
-    *("casting", "count", "hermitian", "initial", "kind", "max", "min", "order", "out"),
-    *("signature", "sorted", "subok", "upper", "where"),
+    *("casting", "count", "device", "hermitian", "initial", "kind", "like", "max"),
+    *("min", "order", "out", "signature", "sorted", "subok", "upper", "where"),
 }
 """Options of NumPy's functions that CuPy's lack, or that gpusolve does not need."""
 
 
-def device_value(value: Any, source: ndarray | None) -> Any:
-    """A result of NumPy as an array: a view, if it is of the source's memory."""
+def unwrapped(value: Any) -> Any:
+    """An argument for NumPy: host values of arrays, also in a sequence of arrays."""
     if isinstance(value, (tuple, list)):
-        return type(value)([device_value(item, source) for item in value])
-    if source is None:
-        return from_host(value)
-    return view_of(source, value)
+        return type(value)([unwrapped(item) for item in value])
+    return host_value(value) if isinstance(value, (ndarray, np.ndarray)) else value
+
+
+def device_value(value: Any, make: Callable[[Any], ndarray] = from_host) -> Any:
+    """The arrays of a result of NumPy, without names."""
+    if isinstance(value, (tuple, list)):
+        kind = list if isinstance(value, list) else tuple
+        return kind(make(item) for item in value)
+    return make(value)
 
 
 def by_numpy(
@@ -124,44 +106,34 @@ def by_numpy(
     """
 
     def call(*args: Any, **options: Any) -> Any:
-        refuse_options(**{name: name not in REFUSED for name in options})
+        if given := options.keys() & REFUSED:
+            raise TypeError(f"the stand-in does not support {', '.join(given)}")
         if reads:
             count_copy_to_host()
         if views:
             source, *others = args
-            return device_value(function(source._host, *others, **options), source)
-        hosts = [unwrapped(value) for value in args]
+            found = function(source._host, *others, **options)
+            return device_value(found, partial(view_of, source))
+        hosts = unwrapped(args)
         named = {name: unwrapped(value) for name, value in options.items()}
         with np.errstate(all="ignore"):
-            found = function(*hosts, **named)
-        if isinstance(found, tuple):
-            found = (*found,)  # without names
-        return device_value(found, None)
+            return device_value(function(*hosts, **named))
 
-    call.__wrapped__ = function  # type: ignore[attr-defined]
+    call.__wrapped__ = function
     return call
 
 
-def unwrapped(value: Any) -> Any:
-    """An argument for NumPy: host values of arrays, also in a sequence of arrays."""
-    if isinstance(value, np.ndarray):
-        raise TypeError(f"Unsupported type {type(value)}")
-    if isinstance(value, ndarray):
-        return host_value(value)
-    if isinstance(value, (tuple, list)):
-        return type(value)([unwrapped(item) for item in value])
-    return value
+VIEWS = {"swapaxes", "diagonal", "squeeze"}
+REDUCTIONS = {"all", "any", "min", "max", "sum", "mean", "argmin", "argmax"}
+"""Methods. Reductions return arrays, never scalars."""
+
+ATTRIBUTES = {"shape", "strides", "dtype", "ndim", "size", "itemsize", "nbytes"}
 
 
-def _attribute(name: str) -> Any:
-    """A member of ndarray that is NumPy's."""
-    return property(lambda self: getattr(self._host, name))
-
-
-class ndarray:  # noqa: N801
+class ndarray(NDArrayOperatorsMixin):  # noqa: N801
     """An array on one device."""
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(
         self,
@@ -197,11 +169,17 @@ class ndarray:  # noqa: N801
         return found(*args, **options)
 
     def __array_ufunc__(
-        self, ufunc: Any, method: str, *args: Any, **options: Any
+        self, ufunc: Any, method: str, *args: Any, out: Any = (), **options: Any
     ) -> Any:
+        """Operators, too; of an operation in place, `out` is the array itself."""
         if method != "__call__":
             return NotImplemented
-        return by_numpy(ufunc)(*args, **options)
+        if not out:
+            return by_numpy(ufunc)(*map(checked_operand, args), **options)
+        devices.counts["operations"] += 1
+        with np.errstate(all="ignore"):
+            ufunc(*map(host_value, args), out=host_value(out[0]), **options)
+        return out[0]
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -213,15 +191,25 @@ class ndarray:  # noqa: N801
             "version": 3,
         }
 
-    # ---- attributes ----
+    # ---- attributes and methods that are NumPy's ----
 
-    shape, strides, dtype = map(_attribute, ("shape", "strides", "dtype"))
-    ndim, size = map(_attribute, ("ndim", "size"))
-    itemsize, nbytes = map(_attribute, ("itemsize", "nbytes"))
+    def __getattr__(self, name: str) -> Any:
+        if name in ATTRIBUTES:
+            return getattr(self._host, name)
+        if name in VIEWS | REDUCTIONS:
+            return partial(by_numpy(getattr(np, name), views=name in VIEWS), self)
+        raise AttributeError(name)
+
     device = property(lambda self: self.data.device)
-    flags = property(lambda self: Flags(self._host.flags, self.base is None))
     T = property(lambda self: view_of(self, self._host.T))
     real = property(lambda self: view_of(self, self._host.real))
+
+    @property
+    def flags(self) -> SimpleNamespace:
+        """CuPy's flags lack `aligned`."""
+        c, f = self._host.flags.c_contiguous, self._host.flags.f_contiguous
+        owned = self.base is None
+        return SimpleNamespace(c_contiguous=c, f_contiguous=f, owndata=owned)
 
     def __len__(self) -> int:
         return len(self._host)
@@ -244,10 +232,8 @@ class ndarray:  # noqa: N801
         count_copy_to_host()
         if out is None:
             return self._host.copy()
-        if not out.flags.c_contiguous or (out.shape, out.dtype) != (
-            self.shape,
-            self.dtype,
-        ):
+        same = (out.shape, out.dtype) == (self.shape, self.dtype)
+        if not out.flags.c_contiguous or not same:
             raise ValueError("out must be C-contiguous, of the shape and dtype of self")
         if blocking or stream is None:
             out[...] = self._host
@@ -256,45 +242,20 @@ class ndarray:  # noqa: N801
         return out
 
     def set(self, arr: Host, stream: Any = None) -> None:
-        check_device(self)
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
         if (arr.shape, arr.dtype) != (self.shape, self.dtype):
             raise ValueError("Shape or dtype mismatch")
-        self._host[...] = arr
-
-    def item(self) -> Any:
-        count_copy_to_host()
-        return self._host.item()
-
-    def tolist(self) -> Any:
-        count_copy_to_host()
-        return self._host.tolist()
-
-    def __bool__(self) -> bool:
-        count_copy_to_host()
-        return bool(self._host)
-
-    def __int__(self) -> int:
-        count_copy_to_host()
-        return int(self._host)
-
-    def __float__(self) -> float:
-        count_copy_to_host()
-        return float(self._host)
-
-    def __complex__(self) -> complex:
-        count_copy_to_host()
-        return complex(self._host)
+        host_value(self)[...] = arr
 
     # ---- views ----
 
-    def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> ndarray:
+    def reshape(self, *shape: Any, order: str = "C") -> ndarray:
         lengths = shape[0] if len(shape) == 1 else shape
         found = self._host.reshape(lengths, order=order)
         if found.size == 0 or np.may_share_memory(found, self._host):
             return view_of(self, found)
-        check_device(self)
+        host_value(self)
         return from_host(found)
 
     def ravel(self, order: str = "C") -> ndarray:
@@ -303,27 +264,25 @@ class ndarray:  # noqa: N801
     def transpose(self, *axes: Any) -> ndarray:
         return view_of(self, self._host.transpose(*axes))
 
-    def view(self, dtype: Any = None, type: Any = None) -> ndarray:
+    def view(self, dtype: Any = None) -> ndarray:
         return view_of(self, self._host.view(checked_dtype(dtype or self.dtype)))
 
     # ---- elements ----
 
     def __getitem__(self, slices: Any) -> ndarray:
-        key, advanced = _key(slices)
-        if advanced:
-            check_device(self)
-            if any(getattr(index, "dtype", None) in (bool,) for index in key):
+        key = checked_key(slices)
+        arrays = [index for index in key if isinstance(index, np.ndarray)]
+        if arrays:
+            if any(index.dtype == bool for index in arrays):
                 count_copy_to_host()  # the number of elements is read
-            return from_host(self._host[key])
+            return from_host(host_value(self)[key])
         if not any(index is Ellipsis for index in key):
             key = (*key, Ellipsis)  # otherwise NumPy returns scalars
         return view_of(self, self._host[key])
 
     def __setitem__(self, slices: Any, value: Any) -> None:
-        key, _ = _key(slices)
-        check_device(self)
         devices.counts["operations"] += 1
-        self._host[key] = host_value(value)
+        host_value(self)[checked_key(slices)] = host_value(value)
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -334,80 +293,39 @@ class ndarray:  # noqa: N801
         """A copy on the current device, from any device."""
         return from_host(self._host.copy(order))
 
-    def astype(
-        self,
-        dtype: Any,
-        order: str = "K",
-        casting: Any = None,
-        subok: Any = None,
-        copy: bool = True,
-    ) -> ndarray:
+    def astype(self, dtype: Any, *, copy: bool = True) -> ndarray:
         if not copy and np.dtype(dtype) == self.dtype:
             return self
-        checked_dtype(dtype)
-        return compute(lambda x: x.astype(dtype), self)
+        return by_numpy(Host.astype)(self, checked_dtype(dtype))
 
 
-def _in_place(function: Callable[..., Any]) -> Any:
-    def apply(self: ndarray, other: Any) -> ndarray:
-        devices.counts["operations"] += 1
-        with np.errstate(all="ignore"):
-            function(host_value(self), host_value(other), out=self._host)
-        return self
+def _to_host(name: str) -> Any:
+    """A method that copies the only number, or all numbers, to the host."""
 
-    return apply
+    def convert(self: ndarray) -> Any:
+        count_copy_to_host()
+        return getattr(self._host, name)()
 
-
-def _operator(function: Callable[..., Any], reflected: bool = False) -> Any:
-    def apply(self: ndarray, *others: Any) -> ndarray:
-        values = (*others, self) if reflected else (self, *others)
-        return compute(function, *values)
-
-    return apply
+    return convert
 
 
-OPERATORS = "add sub mul truediv floordiv mod pow matmul and or eq ne lt le gt ge"
-REFLECTED = "add sub mul truediv and or"
-IN_PLACE = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide"}
-
-METHODS = {
-    **{
-        f"__{name}__": _operator(getattr(operator, f"__{name}__"))
-        for name in (*OPERATORS.split(), "neg", "abs", "invert")
-    },
-    **{
-        f"__r{name}__": _operator(getattr(operator, f"__{name}__"), reflected=True)
-        for name in REFLECTED.split()
-    },
-    **{
-        f"__i{name}__": _in_place(getattr(np, ufunc))
-        for name, ufunc in IN_PLACE.items()
-    },
-    **{
-        name: by_numpy(getattr(np, name), views=True)
-        for name in ("swapaxes", "diagonal", "squeeze")
-    },
-    # Reductions return arrays, never scalars.
-    **{
-        name: by_numpy(getattr(np, name))
-        for name in ("all", "any", "min", "max", "sum", "mean", "argmin", "argmax")
-    },
-}
-"""The members of an array that are functions of NumPy."""
-
-for _name, _function in METHODS.items():
-    setattr(ndarray, _name, _function)
+for _name in ("item", "tolist", "__bool__", "__int__", "__float__", "__complex__"):
+    setattr(ndarray, _name, _to_host(_name))
 
 
-def _key(slices: Any) -> tuple[tuple[Any, ...], bool]:
-    """An index for NumPy, and whether it contains arrays."""
+def checked_operand(value: Any) -> Any:
+    """An operand of a ufunc: an array or a scalar, no sequence."""
+    host_value(value)
+    return value
+
+
+def checked_key(slices: Any) -> tuple[Any, ...]:
+    """An index for NumPy, with the host's values of arrays."""
     listed = slices if isinstance(slices, tuple) else (slices,)
-    advanced = any(isinstance(index, ndarray) for index in listed)
     plain = (int, np.integer, slice, type(None), type(Ellipsis))
     for index in listed:
         if not isinstance(index, (ndarray, *plain)):
             raise IndexError(f"an index of {type(index)} for an array on a GPU")
-    key = tuple(
+    return tuple(
         host_value(index) if isinstance(index, ndarray) else index for index in listed
     )
-    return key, advanced

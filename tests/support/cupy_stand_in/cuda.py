@@ -8,43 +8,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import cublas, devices
-from .devices import CUDADriverError, CUDARuntimeError, Device, OutOfMemoryError
-from .kernels import CompileException, Function, occupancy
-from .memory import MemoryPointer, pointer_to
+from .devices import CUDADriverError, CUDARuntimeError, OutOfMemoryError
+from .devices import Device as Device
+from .kernels import CompileException, occupancy
+from .memory import MemoryPointer as MemoryPointer
+from .memory import pointer_to
 
 
-def getDeviceCount() -> int:  # noqa: N802
+def device_count() -> int:
     if devices.error is not None:
         raise CUDARuntimeError(devices.error)
     return len(devices.states)
-
-
-def getDevice() -> int:  # noqa: N802
-    return devices.current()
-
-
-def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
-    return {"name": f"stand-in {device}".encode()}
-
-
-def runtimeGetVersion() -> int:  # noqa: N802
-    return 12090
-
-
-def driverGetVersion() -> int:  # noqa: N802
-    return 12090
-
-
-def pointerGetAttributes(ptr: int) -> Any:  # noqa: N802
-    return SimpleNamespace(device=pointer_to(ptr).device_id, devicePointer=ptr)
-
-
-def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
-    func: int,
-    blockSize: int,
-    dynamicSMemSize: int,
-) -> int:
-    return occupancy(func, blockSize, dynamicSMemSize)
 
 
 class Stream:
@@ -53,14 +27,7 @@ class Stream:
     Copies to the host that do not block are made when the stream is synchronised.
     """
 
-    def __init__(
-        self,
-        null: bool = False,
-        non_blocking: bool = False,
-        ptds: bool = False,
-        priority: int | None = None,
-    ) -> None:
-        self.non_blocking = non_blocking
+    def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
         self.device_id = devices.current()
         self._copies: list[Callable[[], None]] = []
 
@@ -113,33 +80,19 @@ def is_available() -> bool:
 
 runtime = SimpleNamespace(
     CUDARuntimeError=CUDARuntimeError,
-    driverGetVersion=driverGetVersion,
-    getDevice=getDevice,
-    getDeviceCount=getDeviceCount,
-    getDeviceProperties=getDeviceProperties,
-    pointerGetAttributes=pointerGetAttributes,
-    runtimeGetVersion=runtimeGetVersion,
+    driverGetVersion=lambda: 12090,
+    getDevice=devices.current,
+    getDeviceCount=device_count,
+    getDeviceProperties=lambda device: {"name": f"stand-in {device}".encode()},
+    pointerGetAttributes=lambda ptr: SimpleNamespace(
+        device=pointer_to(ptr).device_id, devicePointer=ptr
+    ),
+    runtimeGetVersion=lambda: 12090,
 )
 driver = SimpleNamespace(
     CUDADriverError=CUDADriverError,
-    occupancyMaxActiveBlocksPerMultiprocessor=occupancyMaxActiveBlocksPerMultiprocessor,
+    occupancyMaxActiveBlocksPerMultiprocessor=occupancy,
 )
 device = SimpleNamespace(get_cublas_handle=cublas.get_cublas_handle)
 compiler = SimpleNamespace(CompileException=CompileException)
 memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
-
-__all__ = [
-    "Device",
-    "Event",
-    "Function",
-    "MemoryPointer",
-    "Stream",
-    "compiler",
-    "cublas",
-    "device",
-    "driver",
-    "get_elapsed_time",
-    "is_available",
-    "memory",
-    "runtime",
-]

@@ -11,6 +11,7 @@ from gpusolve import _emulator
 from gpusolve._emulator._device import resident_threads
 
 UNLIMITED = 2**63
+RESIDENT_THREADS = resident_threads // _emulator.multiprocessors
 
 
 class CUDARuntimeError(RuntimeError):
@@ -127,8 +128,7 @@ class Device:
     def attributes(self) -> dict[str, Any]:
         return {
             "MaxSharedMemoryPerBlockOptin": states[self.id].shared_memory,
-            "MaxThreadsPerMultiProcessor": resident_threads
-            // _emulator.multiprocessors,
+            "MaxThreadsPerMultiProcessor": RESIDENT_THREADS,
             "MultiProcessorCount": _emulator.multiprocessors,
             "MaxBlocksPerMultiprocessor": 16,
             "MaxRegistersPerMultiprocessor": 1 << 16,

@@ -1,4 +1,4 @@
-"""The CuPy functions that gpusolve and its tests call, with CuPy's signatures."""
+"""The CuPy functions that gpusolve and its tests call, with CuPy's parameters."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from gpusolve._emulator import count_copy_to_device
 from . import devices
 from .array import (
     by_numpy,
-    check_device,
     checked_dtype,
-    compute,
     copied,
     from_host,
     host_value,
     ndarray,
-    refuse_options,
     view_of,
 )
 from .memory import pointer_to
@@ -48,7 +45,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> nd
             raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
         fill_value = fill_value.squeeze()[()]
     value = host_value(fill_value)
-    array = ndarray(shape, np.asarray(value).dtype if dtype is None else dtype)
+    kind = np.asarray(value).dtype if dtype is None else dtype
+    array = ndarray(shape, kind, order=order)
     devices.counts["operations"] += 1
     np.copyto(array._host, value, casting="unsafe")
     return array
@@ -57,14 +55,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> nd
 def _shaped_like(make: Callable[..., ndarray]) -> Any:
     """``make(shape, dtype)``, by default those of the first argument."""
 
-    def call(
-        a: ndarray,
-        /,
-        dtype: Any = None,
-        order: Any = "K",
-        subok: Any = None,
-        shape: Any = None,
-    ) -> ndarray:
+    def call(a: ndarray, /, dtype: Any = None, *, shape: Any = None) -> ndarray:
         return make(a.shape if shape is None else shape, dtype or a.dtype)
 
     return call
@@ -73,28 +64,15 @@ def _shaped_like(make: Callable[..., ndarray]) -> Any:
 zeros_like, ones_like, empty_like = map(_shaped_like, (zeros, ones, empty))
 
 
-def eye(*args: Any, **options: Any) -> ndarray:
-    return from_host(np.eye(*args, **options))
-
-
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
     begin, end = (0, start) if stop is None else (start, stop)
     return from_host(np.arange(begin, end, step, dtype))
 
 
-def asarray(
-    a: Any,
-    dtype: Any = None,
-    order: Any = None,
-    *,
-    copy: Any = None,
-    blocking: Any = False,
-) -> ndarray:
+def asarray(a: Any, dtype: Any = None, *, blocking: Any = False) -> ndarray:
     """An array on the current device; an array of another device is copied."""
-    refuse_options(order=order is None, copy=copy is None)
     if isinstance(a, (list, tuple)) and any(isinstance(item, ndarray) for item in a):
-        stacked = BY_NUMPY["stack"](a)
-        return stacked if dtype is None else stacked.astype(dtype, copy=False)
+        a = BY_NUMPY["stack"](a)
     if not isinstance(a, ndarray) and hasattr(a, "__cuda_array_interface__"):
         a = _borrowed(a.__cuda_array_interface__)
     if isinstance(a, ndarray):
@@ -114,9 +92,8 @@ def _borrowed(description: dict[str, Any]) -> ndarray:
     return ndarray(shape, dtype, pointer, description.get("strides"))
 
 
-def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
+def from_dlpack(array: Any) -> ndarray:
     """The array that another library exports; it must be an array of the stand-in."""
-    refuse_options(device=device is None, copy=copy is None)
     found = array.__dlpack__()
     return view_of(found, found._host)
 
@@ -127,7 +104,7 @@ def ascontiguousarray(a: ndarray, dtype: Any = None) -> ndarray:
     kind = a.dtype if dtype is None else checked_dtype(dtype)
     if kind == a.dtype and a.flags.c_contiguous:
         return a.reshape(1) if a.ndim == 0 else a
-    return compute(lambda x: np.ascontiguousarray(x, kind), a)
+    return by_numpy(np.ascontiguousarray)(a, kind)
 
 
 # ---- functions of NumPy --------------------------------------------------------------
@@ -138,7 +115,7 @@ READS = "bincount flatnonzero unique"
 
 OTHERS = """
 abs exp expm1 log log1p isfinite isinf isnan rint sign sqrt trunc
-fmin hypot ldexp logaddexp maximum minimum frexp clip unpackbits
+fmin hypot ldexp logaddexp maximum minimum frexp clip unpackbits where eye
 concatenate stack cumsum diff lexsort matmul nanmin partition searchsorted
 take_along_axis
 """
@@ -159,18 +136,16 @@ BY_NUMPY["maximum"].at = lambda a, slices, value: np.maximum.at(
 # ---- functions that differ from NumPy's ----------------------------------------------
 
 
-def where(condition: ndarray, x: Any = None, y: Any = None) -> ndarray:
-    check_device(condition)
-    return compute(np.where, condition, x, y)
-
-
 def broadcast_arrays(*args: ndarray) -> list[ndarray]:
     shape = np.broadcast_shapes(*[array.shape for array in args])
     return [BY_NUMPY["broadcast_to"](array, shape) for array in args]
 
 
-def may_share_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:
-    refuse_options(max_work=max_work is None)
+def shape(a: ndarray) -> tuple[int, ...]:
+    return a.shape
+
+
+def may_share_memory(a: ndarray, b: ndarray) -> bool:
     return np.may_share_memory(a._host, b._host)
 
 
@@ -180,7 +155,7 @@ def _stable(function: Callable[..., Any]) -> Any:
     def call(a: ndarray, axis: int = -1, kind: Any = None) -> ndarray:
         if kind not in (None, "stable"):
             raise ValueError("kind can only be None or 'stable'")
-        return compute(lambda x: function(x, axis, "stable"), a)
+        return by_numpy(lambda x: function(x, axis, "stable"))(a)
 
     return call
 
@@ -191,7 +166,7 @@ argsort, sort = _stable(np.argsort), _stable(np.sort)
 def repeat(a: ndarray, repeats: Any, axis: int | None = None) -> ndarray:
     if not isinstance(repeats, (int, list, tuple)):
         raise ValueError("'repeats' should be int or sequence.")
-    return compute(lambda x: np.repeat(x, repeats, axis), a)
+    return by_numpy(np.repeat)(a, repeats, axis)
 
 
 __all__ = sorted(

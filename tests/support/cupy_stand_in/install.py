@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,19 +33,16 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
         `memory` and `shared_memory` of each device in bytes, as for `DeviceState`.
     """
     cupy = sys.modules[__package__]
-    cupyx, scipy = ModuleType("cupyx"), ModuleType("cupyx.scipy")
-    cupyx.scipy = scipy  # type: ignore[attr-defined]
-    cupyx.empty_pinned = empty_pinned  # type: ignore[attr-defined]
-    scipy.sparse, scipy.special = sparse, special  # type: ignore[attr-defined]
+    scipy = SimpleNamespace(sparse=sparse, special=special)
     modules = {
         "cupy": cupy,
         "cupy.cuda": cupy.cuda,
-        "cupyx": cupyx,
+        "cupyx": SimpleNamespace(scipy=scipy, empty_pinned=np.empty),
         "cupyx.scipy": scipy,
         "cupyx.scipy.sparse": sparse,
         "cupyx.scipy.special": special,
     }
-    before = {name: sys.modules.get(name) for name in modules}
+    before = {name: sys.modules.pop(name, None) for name in modules}
     clear_caches()
     devices.states[:] = [DeviceState(**limits) for _ in range(count)]
     devices.error = error
@@ -54,20 +51,13 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
         yield cupy
         assert devices.current() == 0, "the current device was not restored"
     finally:
-        for name, module in before.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
+        for name in modules:
+            del sys.modules[name]
+        sys.modules.update({name: one for name, one in before.items() if one})
         devices.make_first_current()
         devices.states.clear()
         devices.error = devices.NO_DEVICE
         clear_caches()
-
-
-def empty_pinned(shape: Any, dtype: Any = float) -> np.ndarray[Any, Any]:
-    """An array in pinned memory, which is ordinary memory here."""
-    return np.empty(shape, dtype)
 
 
 def clear_caches() -> None:

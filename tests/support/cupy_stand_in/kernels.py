@@ -34,14 +34,8 @@ _functions: dict[int, Function] = {}
 class CompileException(Exception):  # noqa: N818
     """A kernel does not compile; the message is the compiler's log."""
 
-    def __init__(
-        self, msg: str, source: str, name: str, options: Any, backend: str = "nvrtc"
-    ) -> None:
-        super().__init__(msg)
-        self._message = msg
-
     def get_message(self) -> str:
-        return self._message
+        return str(self)
 
 
 class Function:
@@ -60,12 +54,6 @@ class Function:
         self.ptr = next(_pointers)
         _functions[self.ptr] = self
 
-    def set_max_dynamic(self, size: int) -> None:
-        limit = devices.states[self.device_id].shared_memory
-        if size < 0 or size + self.static > limit:
-            raise devices.CUDADriverError(INVALID)
-        self.max_dynamic = size
-
     def __call__(
         self,
         grid: tuple[int, ...],
@@ -83,15 +71,11 @@ class Function:
             )
         if shared_mem > self.max_dynamic:
             raise devices.CUDADriverError(INVALID)
+        pairs = itertools.zip_longest(args, self.emulated._parameters)
         self.emulated(
             tuple(max(1, size) for size in grid),
             tuple(max(1, size) for size in block),
-            [
-                self._argument(value, parameter.is_pointer)
-                for value, parameter in itertools.zip_longest(
-                    args, self.emulated._parameters
-                )
-            ],
+            [self._argument(value, one.is_pointer) for value, one in pairs],
             shared_mem=shared_mem,
             cooperative=enable_cooperative_groups,
         )
@@ -115,12 +99,10 @@ class Function:
         struct, used = packed.struct, packed.tobytes()
         if used != struct.packed(lambda array: array.data.ptr):
             raise ValueError("the bytes of a struct must have the arrays' addresses")
-        values = {
-            pointer.name: self._accessible(pointer.array)
-            for pointer in struct.pointers()
-            if pointer.array is not None
-        }
-        return struct.replace(**values)
+        given = [one for one in struct.pointers() if one.array is not None]
+        return struct.replace(
+            **{one.name: self._accessible(one.array) for one in given}
+        )
 
     def _accessible(self, array: ndarray) -> np.ndarray[Any, Any]:
         """The host array; an error if the kernel could not access the memory."""
@@ -140,24 +122,12 @@ class Function:
 class RawKernel:
     """A kernel, loaded on each device when it is first used there."""
 
-    def __init__(
-        self,
-        code: str,
-        name: str,
-        options: tuple[str, ...] = (),
-        backend: str = "nvrtc",
-        translate_cucomplex: bool = False,
-        *,
-        enable_cooperative_groups: bool = False,
-        jitify: Any = None,
-    ) -> None:
+    def __init__(self, code: str, name: str, options: tuple[str, ...] = ()) -> None:
         self.code, self.name, self.options = code, name, options
-        self.enable_cooperative_groups = enable_cooperative_groups
         self._kernels: dict[int, Function] = {}
 
-    def __call__(self, grid: Any, block: Any, args: Any, **kwargs: Any) -> None:
-        cooperative = self.enable_cooperative_groups
-        self.kernel(grid, block, args, enable_cooperative_groups=cooperative, **kwargs)
+    def __call__(self, grid: Any, block: Any, args: Any) -> None:
+        self.kernel(grid, block, args)
 
     @property
     def kernel(self) -> Function:
@@ -176,26 +146,19 @@ class RawKernel:
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, bytes: int) -> None:
-        self.kernel.set_max_dynamic(bytes)
+        function = self.kernel
+        limit = devices.states[function.device_id].shared_memory
+        if bytes < 0 or bytes + function.static > limit:
+            raise devices.CUDADriverError(INVALID)
+        function.max_dynamic = bytes
 
 
 class RawModule:
     """A file of kernels. Each is compiled when it is first used on a device."""
 
     def __init__(
-        self,
-        code: str | None = None,
-        *,
-        path: str | None = None,
-        options: tuple[str, ...] = (),
-        backend: str = "nvrtc",
-        translate_cucomplex: bool = False,
-        enable_cooperative_groups: bool = False,
-        name_expressions: Any = None,
-        jitify: Any = None,
+        self, code: Any = None, *, options: Any = (), name_expressions: Any = None
     ) -> None:
-        if code is None:
-            raise TypeError("the stand-in needs code, not a path")
         self.code, self.options = code, options
         self.name_expressions = tuple(name_expressions or ())
         programs.append(self.name_expressions)
@@ -214,21 +177,18 @@ def compile_for_emulator(kernel: RawKernel) -> _emulator.Kernel:
     include = Path(
         next(option[2:] for option in kernel.options if option.startswith("-I"))
     )
-    definitions, source = "", None
     start = re.search(r'\n#line 1 "(\w+\.cu)"\n', kernel.code)
     if start:
         definitions, source = kernel.code[: start.start()], include / start[1]
     else:
-        files = sorted(include.glob("*.cu"))
+        definitions, files = "", sorted(include.glob("*.cu"))
         source = next(file for file in files if file.read_text() == kernel.code)
     try:
         compiled = _emulator.Kernel(source, kernel.name, include, definitions)
-        write_to_cache(kernel)
-        return compiled
     except _emulator.CompileError as error:
-        raise CompileException(
-            str(error), kernel.code, kernel.name, kernel.options
-        ) from error
+        raise CompileException(str(error)) from error
+    write_to_cache(kernel)
+    return compiled
 
 
 def write_to_cache(kernel: RawKernel) -> None:
@@ -239,12 +199,12 @@ def write_to_cache(kernel: RawKernel) -> None:
         (Path(folder) / f"{digest}.cubin").touch()
 
 
-def occupancy(func: int, block_size: int, dynamic_shared_bytes: int) -> int:
+def occupancy(func: int, blockSize: int, dynamicSMemSize: int) -> int:
     """The function's resident blocks per multiprocessor."""
     function = _functions[func]
     limit = devices.states[function.device_id].shared_memory
-    allowed = dynamic_shared_bytes <= function.max_dynamic
-    if not allowed or dynamic_shared_bytes + function.static > limit:
+    allowed = dynamicSMemSize <= function.max_dynamic
+    if not allowed or dynamicSMemSize + function.static > limit:
         return 0
-    resident = function.emulated.resident_blocks(block_size, dynamic_shared_bytes)
+    resident = function.emulated.resident_blocks(blockSize, dynamicSMemSize)
     return resident // _emulator.multiprocessors

@@ -16,8 +16,7 @@ from .array import by_numpy, ndarray
 
 def inverses(a: Any) -> Any:
     """NaN for a singular matrix, as cuSOLVER leaves it, and not NumPy's error."""
-    n = a.shape[-1]
-    found = np.full((*a.shape[:-2], n, n), np.nan, a.dtype)
+    found = np.full_like(a, np.nan)
     for index in np.ndindex(a.shape[:-2]):
         with contextlib.suppress(np.linalg.LinAlgError):
             found[index] = np.linalg.inv(a[index])
