@@ -201,7 +201,9 @@ def test_random_structures(backend: Any, operands: tuple[Any, Any], form: str) -
     Duplicates are summed in the dtype of the operand. So does each method.
     """
     if backend.name == "cuda":
-        operands = tuple(matrix.astype(float) for matrix in operands)
+        operands = tuple(
+            one.astype(np.result_type(one.dtype, float)) for one in operands
+        )
     expected, (A, B) = true_product(*operands), operands
     if backend.name == "numpy":
         a, b = map(_inputs.coordinates, operands)
