@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +39,7 @@ Relation = NDArray[np.bool_]
 """Whether event i is related to event j, (n, n)."""
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """An instruction of a thread.
 
     Attributes
@@ -51,8 +50,7 @@ class Operation:
     value : int
         The value that is stored or added.
     strong : bool
-        Whether it is at least relaxed: volatile accesses and atomics are, plain
-        accesses are weak.
+        Whether it is volatile, and so at least relaxed; plain accesses are weak.
     order : {"", "acquire", "release"}
         What an access that is stronger than relaxed does itself.
     """
@@ -63,40 +61,19 @@ class Operation:
     strong: bool = False
     order: str = ""
 
-
-def load(place: str, *, strong: bool = False, order: str = "") -> Operation:
-    """A plain load, or a volatile load: ``ld.volatile`` is ``ld.relaxed.sys``.
-
-    A load that acquires is strong.
-    """
-    return Operation("load", place, strong=strong or order != "", order=order)
+    @property
+    def is_strong(self) -> bool:
+        """Atomics, fences, and accesses that acquire or release are strong, too."""
+        return self.strong or self.order != "" or self.kind in ("add", "fence")
 
 
-def store(place: str, value: int, *, strong: bool = False) -> Operation:
-    """A plain store, or a volatile store."""
-    return Operation("store", place, value, strong)
-
-
-def add(place: str, value: int, *, order: str = "") -> Operation:
-    """``atomicAdd``, an operation in device scope; it gets the old value.
-
-    It is relaxed, or releases.
-    """
-    return Operation("add", place, value, strong=True, order=order)
-
-
-def fence() -> Operation:
-    """``__threadfence()``.
-
-    It is sequentially consistent in PTX. A proof that needs only acquire and release is
-    stronger, so the model has no more.
-    """
-    return Operation("fence")
-
-
-def barrier() -> Operation:
-    """``__syncthreads()``."""
-    return Operation("barrier")
+load, store, add, fence, barrier = (
+    partial(Operation, kind) for kind in ("load", "store", "add", "fence", "barrier")
+)
+"""A load or store, volatile if it is strong: ``ld.volatile`` is ``ld.relaxed.sys``.
+``atomicAdd`` in device scope, which gets the old value. ``__threadfence()``, which is
+sequentially consistent in PTX: a proof that needs only acquire and release is stronger,
+so the model has no more. ``__syncthreads()``."""
 
 
 Thread = Callable[[], Generator[Operation, int, Any]]
@@ -147,13 +124,10 @@ def outcomes(
     values : mapping of str to sequence of int, optional
         The values that loads of a place may get; 0 and 1 for other places.
     """
+    placed = [(block, one) for block, members in enumerate(blocks) for one in members]
     threads = [
         list(_runs(thread, number, block, values or {}))
-        for number, (block, thread) in enumerate(
-            (block, thread)
-            for block, members in enumerate(blocks)
-            for thread in members
-        )
+        for number, (block, thread) in enumerate(placed)
     ]
     found = set()
     for runs in itertools.product(*threads):
@@ -166,11 +140,8 @@ def outcomes(
 
 def _is_possible(events: Sequence[Event]) -> bool:
     """Whether the reads can have got their values in an allowed execution."""
-    sources = _sources(events)
-    first = next(sources, None)
-    if first is None:
-        return False
-    return any(map(_Execution(events).is_allowed, itertools.chain([first], sources)))
+    sources = list(_sources(events))
+    return bool(sources) and any(map(_Execution(events).is_allowed, sources))
 
 
 def _runs(
@@ -192,29 +163,20 @@ def _replay(
 ) -> Run | str | None:
     """The run with these values; the place of the next load if they do not suffice."""
     events: list[Event] = []
-    left = list(given)
-    running = thread()
-    barriers = 0
+    left, running, barriers = list(given), thread(), 0
     try:
         operation = next(running)
         while True:
-            loaded = 0
-            kinds = _EVENTS[operation.kind]
+            loaded, kinds = 0, _EVENTS[operation.kind]
             if "read" in kinds:
                 if not left:
                     return operation.place
                 loaded = left.pop(0)
             for kind in kinds:
-                value = operation.value
-                if kind == "read":
-                    value = loaded
-                elif operation.kind == "add":
-                    value += loaded
-                elif operation.kind == "barrier":
-                    value = barriers
-                events.append(
-                    Event(kind, operation.place, value, operation, number, block)
-                )
+                written = operation.value + loaded
+                value = {"read": loaded, "write": written}.get(kind, barriers)
+                of = operation, number, block
+                events.append(Event(kind, operation.place, value, *of))
             barriers += operation.kind == "barrier"
             operation = running.send(loaded)
     except StillWaitsError:
@@ -256,47 +218,35 @@ class _Execution:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
-        every = range(len(events))
-
-        def relation(related: Callable[[Event, Event], bool]) -> Relation:
-            return np.array(
-                [
-                    [i != j and related(events[i], events[j]) for j in every]
-                    for i in every
-                ],
-                bool,
-            ).reshape(len(events), len(events))
-
-        self.order = np.triu(relation(lambda a, b: a.thread == b.thread))
-        self.same_place = relation(lambda a, b: a.place == b.place != "")
-        both_strong = relation(lambda a, b: _is_strong(a) and _is_strong(b))
-        comparable = self.same_place | relation(lambda a, b: not (a.place and b.place))
-        self.morally_strong = (self.order | self.order.T | both_strong) & comparable
-        self.barriers = relation(
-            lambda a, b: (
-                (a.kind, b.kind, a.value, a.block)
-                == ("arrive", "leave", b.value, b.block)
-            )
+        kind, place, value, operation, thread, block = (
+            np.fromiter(column, object) for column in zip(*events, strict=True)
         )
-        self.updates = np.zeros_like(self.order)
-        for i, event in enumerate(events):
-            if event.operation.kind == "add" and event.kind == "read":
-                self.updates[i, i + 1] = True
-        self.writes = np.array([event.kind == "write" for event in events], bool)
-        self.releases = self._patterns(first="fence", last="write")
-        self.acquires = self._patterns(first="read", last="fence")
 
-    def _patterns(self, first: str, last: str) -> Relation:
-        """Pairs of a fence and a strong access, in the order of the thread.
+        def same(x: NDArray[Any]) -> Relation:
+            return (x[:, None] == x).astype(bool)
 
-        An access that acquires or releases itself is both.
-        """
-        strong = np.array([_is_strong(event) for event in self.events], bool)
-        starts = np.array([event.kind == first for event in self.events], bool) & strong
-        ends = np.array([event.kind == last for event in self.events], bool) & strong
-        kind, order = ("write", "release") if first == "fence" else ("read", "acquire")
-        own = [(e.kind, e.operation.order) == (kind, order) for e in self.events]
-        return self.order & starts[:, None] & ends | np.diag(np.array(own, bool))
+        def of(each: Callable[[Operation], bool]) -> Relation:
+            return np.array([each(one) for one in operation], bool)
+
+        other = ~np.eye(len(events), dtype=bool)
+        placed, strong = place != "", of(lambda one: one.is_strong)
+        read, fence, self.writes = kind == "read", kind == "fence", kind == "write"
+        self.order = np.triu(same(thread) & other)
+        self.same_place = same(place) & placed & other
+        comparable = self.same_place | ~(placed[:, None] & placed)
+        both = self.order | self.order.T | strong[:, None] & strong
+        self.morally_strong = both & comparable & other
+        meet = (kind == "arrive")[:, None] & (kind == "leave")
+        self.barriers = meet & same(value) & same(block)
+        adds = of(lambda one: one.kind == "add") & read
+        self.updates = np.diag(adds[:-1], 1)
+        # A fence and a strong access, in the order of the thread; an access that
+        # acquires or releases itself is both.
+        own = of(lambda one: one.order == "release") & self.writes
+        pairs = self.order & fence[:, None] & (self.writes & strong)
+        self.releases = pairs | np.diag(own)
+        own = of(lambda one: one.order == "acquire") & read
+        self.acquires = self.order & (read & strong)[:, None] & fence | np.diag(own)
 
     def is_allowed(self, sources: Mapping[int, int | None]) -> bool:
         """Whether the reads can read from these writes, in some order of writes."""
@@ -330,20 +280,16 @@ class _Execution:
         caused = cause & self.same_place & self.writes[:, None] & self.writes
         strong: dict[str, list[int]] = {}
         for i, event in enumerate(self.events):
-            if event.kind == "write" and event.operation.strong:
+            if event.kind == "write" and event.operation.is_strong:
                 strong.setdefault(event.place, []).append(i)
         for orders in itertools.product(*map(itertools.permutations, strong.values())):
-            chains = [self._chain(order) for order in orders]
-            coherence = _closure(np.logical_or.reduce([caused, *chains]))
+            coherence = caused.copy()
+            for order in orders:
+                for pair in itertools.combinations(order, 2):
+                    coherence[pair] = True
+            coherence = _closure(coherence)
             if not coherence.diagonal().any():
                 yield coherence
-
-    def _chain(self, order: Sequence[int]) -> Relation:
-        """Each event of a sequence to all later events."""
-        chain = np.zeros_like(self.order)
-        for earlier, later in itertools.combinations(order, 2):
-            chain[earlier, later] = True
-        return chain
 
     def _holds(
         self,
@@ -366,16 +312,9 @@ class _Execution:
         return not (torn.any() or place_order.diagonal().any() or contradicts.any())
 
 
-def _is_strong(event: Event) -> bool:
-    return event.operation.strong or event.kind == "fence"
-
-
 def _then(*relations: Relation) -> Relation:
     """The composition of relations."""
-    first, *others = relations
-    for other in others:
-        first = (first.astype(np.uint8) @ other.astype(np.uint8)) > 0
-    return first
+    return reduce(lambda a, b: (a.astype(np.uint8) @ b.astype(np.uint8)) > 0, relations)
 
 
 def _closure(relation: Relation) -> Relation:
