@@ -149,9 +149,9 @@ CUT = math.sqrt(2)
 """The end of a simulated pulse, in standard deviations: where it has fallen to 1/e.
 
 The paper says that pulses are "Gaussian-like" and 15 to 25 samples wide, not where they
-end. The end decides how many downdates there are: see
-``benchmarks/results/waveform_counts.md``. 1/e was chosen because then there are as many
-as in the paper.
+end. The end decides how many downdates there are: 5 of a pulse that is cut at 1
+deviation, 18 at 2 and 30 at 3. 1/e was chosen because then there are as many as in the
+paper, 10.
 """
 
 
