@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import demo_counts
 import demo_gam
 import demo_least_squares
 from harness import choose, gpu_name
@@ -19,8 +18,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "build" / "demo"
 
 PARTS = {
     "Non-negative least squares": demo_least_squares.run,
-    "A boosted model of 100 covariates": demo_gam.run,
-    "A boosted model of counts, from a formula to a picture": demo_counts.run,
+    "A boosted model of 100 covariates": demo_gam.run_simulation,
+    "A boosted model of counts, from a formula to a picture": demo_gam.run_counts,
 }
 
 
