@@ -20,8 +20,8 @@ from functools import partial
 import charts
 import numpy as np
 from certificates import SAMPLE_ENTRIES, SAMPLE_SYSTEMS, Certifier
-from harness import Benchmark, Machine, to_host
-from memory import peak_bytes
+from harness import Benchmark, Call, Machine, to_host
+from memory import first_call
 from nnls_cases import CASES, SMALL, Case
 from nnls_peer_process import PATIENCE, Answer, PeerProcess
 from nnls_peers import OPTAX_STEPS, distributions, installed
@@ -33,6 +33,9 @@ SINGLE = "float32"
 
 BUDGET = 1.0
 """Seconds for another library and a batch."""
+
+LEAST_SYSTEMS = 1000
+"""Fewer systems need less memory than the process itself."""
 
 ABOUT = f"""\
 gpusolve uses all cores, SciPy one core in a loop, joblib a pool of processes with SciPy
@@ -54,6 +57,17 @@ def solve(machine: Machine, A: np.ndarray, b: np.ndarray) -> Answer:
     x = to_host(timed.result.x)
     systems = len(x)
     return Answer(len(timed.seconds), timed.median / systems, timed.spread / systems, x)
+
+
+def prepare(case: Case, systems: int) -> Call:
+    """The call whose memory is measured, once the solver is loaded."""
+    gpusolve.nnls([[1.0]], [1.0])
+    return partial(gpusolve.nnls, *case.make(systems))
+
+
+def peak_bytes(case: Case, systems: int) -> int:
+    """The bytes that a batch needs beyond its arguments; 0 if they are few."""
+    return first_call(prepare, case, systems).bytes if systems >= LEAST_SYSTEMS else 0
 
 
 def measure_case(

@@ -9,24 +9,21 @@ Each solver has a process of its own, whose resident memory is measured. SciPy's
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse
-from harness import Benchmark, Machine, wall_clock
-from memory import growth
+from harness import Benchmark, Call, Machine
+from memory import FirstCall, first_call
 from numpy.typing import NDArray
 from records import OURS, Part, Result
 
 import gpusolve
 
 Floats = NDArray[np.float64]
-Answer = dict[str, Any]
 
 SIZES, SMALL = (1_000_000, 2_000, 100), (2_000, 100, 4)
 """Rows, columns and systems."""
@@ -85,41 +82,36 @@ def by_scipy(given: Systems) -> Floats:
 SOLVERS = {OURS: by_gpusolve, "SciPy lsmr": by_scipy}
 
 
-def in_this_process(name: str, sizes: list[int]) -> Answer:
-    given, found = systems_of(*sizes), {}
-
-    def call() -> None:
-        found["seconds"], rnorm = wall_clock(lambda: SOLVERS[name](given))
-        found["rnorm"] = rnorm.tolist()
-
-    return {"bytes": growth(call), **found}
+def prepare(name: str, *sizes: int) -> Call:
+    return partial(SOLVERS[name], systems_of(*sizes))
 
 
 def measure(
     part: Part, machine: Machine, options: argparse.Namespace
 ) -> Iterator[Result]:
     rows, columns, systems = options.sizes or (SMALL if machine.small else SIZES)
-    found: dict[str, Answer] = {}
+    found: dict[str, FirstCall] = {}
     for name in SOLVERS if machine.peers else [OURS]:
         count = systems if name == OURS else min(FEW, systems)
-        command = [sys.executable, __file__, name, *map(str, (rows, columns, count))]
-        found[name] = json.loads(subprocess.check_output(command, text=True))
+        found[name] = first_call(prepare, name, rows, columns, count)
     for name, answer in found.items():
-        count = len(answer["rnorm"])
-        others = [one["rnorm"] for other, one in found.items() if other != name]
+        count = len(answer.result)
         pairs = [
-            pair for one in others for pair in zip(answer["rnorm"], one, strict=False)
+            pair
+            for other, one in found.items()
+            for pair in zip(answer.result, one.result, strict=False)
+            if other != name
         ]
         yield Result(
             name="1 % filled",
             shape=(rows, columns),
             peer=name,
             systems=systems,
-            median=answer["seconds"] * systems / count,
+            median=answer.seconds * systems / count,
             solved=count,
             error=max((norm / other - 1 for norm, other in pairs), default=None),
-            bytes=answer["bytes"],
-            note=f"{answer['bytes'] / 1e9:.2f} GB",
+            bytes=answer.bytes,
+            note=f"{answer.bytes / 1e9:.2f} GB",
         )
 
 
@@ -132,8 +124,4 @@ BENCHMARK = Benchmark(
 )
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] in SOLVERS:
-        sizes = [int(one) for one in sys.argv[2:]]
-        print(json.dumps(in_this_process(sys.argv[1], sizes)))
-    else:
-        BENCHMARK.main()
+    BENCHMARK.main()
