@@ -18,6 +18,7 @@ from typing import Any
 
 import charts
 import numpy as np
+from gam_peers import predicted, trees
 from harness import Benchmark, Machine, to_host, wall_clock
 from records import OURS, Part, Result
 
@@ -66,15 +67,6 @@ def boosted(family: str, steps: int = STEPS) -> BoostedGAM:
     return BoostedGAM(n_basis=N_BASIS, max_iter=steps, family=family)
 
 
-def trees(family: str) -> Any:
-    from sklearn import ensemble
-
-    if family == "binomial":
-        return ensemble.HistGradientBoostingClassifier(max_iter=STEPS)
-    loss = {"gaussian": "squared_error"}.get(family, family)
-    return ensemble.HistGradientBoostingRegressor(loss=loss, max_iter=STEPS)
-
-
 def splines(family: str) -> Any:
     """A generalised linear model of the same splines, stored as a sparse matrix."""
     from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
@@ -90,14 +82,10 @@ def splines(family: str) -> Any:
     return make_pipeline(knots, last)
 
 
-PEERS: dict[str, Callable[[str], Any]] = {"boosted trees": trees, "splines": splines}
-
-
-def predicted(model: Any, X: Any) -> Any:
-    """The predicted means: of a classifier, the probabilities of 1."""
-    if hasattr(model, "predict_proba"):
-        return model.predict_proba(X)[:, 1]
-    return model.predict(X)
+PEERS: dict[str, Callable[[str], Any]] = {
+    "boosted trees": partial(trees, max_iter=STEPS),
+    "splines": splines,
+}
 
 
 # ---- measuring -----------------------------------------------------------------------

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 import gam_kinds
 import numpy as np
+from gam_peers import PyGAM, ebm, predicted, splines_and_ridge, trees
 from harness import Benchmark, Machine
 from records import OURS, Part, Result
 
@@ -192,137 +193,26 @@ def folds_of(rows: int) -> Iterator[tuple[Any, Any]]:
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
-# ---- the models: fit to data, predict the mean for other rows ------------------------
-
-Model = Callable[[Data, Any], Any]
+# ---- the models ----------------------------------------------------------------------
 
 
-def ours(data: Data, X: Any, **options: Any) -> Any:
+def ours(family: str) -> Any:
     """Our estimators, with nothing set but the family."""
-    if data.family == "binomial":
-        classifier = BoostedGAMClassifier(**options).fit(data.X, data.y)
-        return classifier.predict_proba(X)[:, 1]
-    return BoostedGAM(family=data.family, **options).fit(data.X, data.y).predict(X)
+    return BoostedGAMClassifier() if family == "binomial" else BoostedGAM(family=family)
 
 
-def codes(X: Any) -> Any:
-    """A matrix of numbers, with the codes of categories."""
-    columns = [c.cat.codes if is_factor(c) else c for _, c in X.items()]
-    return np.column_stack(columns).astype(float)
-
-
-def is_factor(column: Any) -> bool:
-    return str(column.dtype) == "category"
-
-
-def pygam(data: Data, X: Any, search: bool = False) -> Any:
-    import pygam as package
-
-    kinds = {
-        "gaussian": package.LinearGAM,
-        "poisson": package.PoissonGAM,
-        "gamma": package.GammaGAM,
-        "binomial": package.LogisticGAM,
-    }
-    terms = package.terms.TermList()
-    for k, (_, column) in enumerate(data.X.items()):
-        terms += package.f(k) if is_factor(column) else package.s(k)
-    model = kinds[data.family](terms)
-    if search:
-        model.gridsearch(codes(data.X), data.y, progress=False)
-    else:
-        model.fit(codes(data.X), data.y)
-    return (
-        model.predict_proba(codes(X))
-        if data.family == "binomial"
-        else model.predict(codes(X))
-    )
-
-
-def ebm(data: Data, X: Any, pairs: bool = False) -> Any:
-    from interpret.glassbox import (
-        ExplainableBoostingClassifier,
-        ExplainableBoostingRegressor,
-    )
-
-    options: dict[str, Any] = {"outer_bags": 4, "n_jobs": 1, "random_state": 0}
-    if not pairs:
-        options["interactions"] = 0
-    if data.family == "binomial":
-        model = ExplainableBoostingClassifier(**options).fit(data.X, data.y)
-        return model.predict_proba(X)[:, 1]
-    objective = {"gaussian": "rmse"}.get(data.family, f"{data.family}_deviance")
-    model = ExplainableBoostingRegressor(objective=objective, **options)
-    return model.fit(data.X, data.y).predict(X)
-
-
-def trees(data: Data, X: Any) -> Any:
-    from sklearn.ensemble import (
-        HistGradientBoostingClassifier,
-        HistGradientBoostingRegressor,
-    )
-
-    options: dict[str, Any] = {"categorical_features": "from_dtype", "random_state": 0}
-    if data.family == "binomial":
-        model = HistGradientBoostingClassifier(**options).fit(data.X, data.y)
-        return model.predict_proba(X)[:, 1]
-    loss = {"gaussian": "squared_error"}.get(data.family, data.family)
-    return (
-        HistGradientBoostingRegressor(loss=loss, **options)
-        .fit(data.X, data.y)
-        .predict(X)
-    )
-
-
-def splines_and_ridge(data: Data, X: Any) -> Any:
-    """20 cubic splines for each number, indicators of levels, and a ridge by folds."""
-    from sklearn.compose import make_column_selector, make_column_transformer
-    from sklearn.linear_model import (
-        GammaRegressor,
-        LogisticRegressionCV,
-        PoissonRegressor,
-        RidgeCV,
-    )
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, SplineTransformer
-
-    factors = make_column_selector(dtype_include="category")
-    numbers = make_column_selector(dtype_exclude="category")
-    columns = make_column_transformer(
-        (SplineTransformer(n_knots=20), numbers),
-        (OneHotEncoder(handle_unknown="ignore"), factors),
-        sparse_threshold=0,
-    )
-    grid = np.logspace(-5, 3, 17)
-    if data.family == "gaussian":
-        return make_pipeline(columns, RidgeCV(grid)).fit(data.X, data.y).predict(X)
-    if data.family == "binomial":
-        logistic = LogisticRegressionCV(
-            Cs=1 / grid[::2], scoring="neg_log_loss", max_iter=1000
-        )
-        return (
-            make_pipeline(columns, logistic).fit(data.X, data.y).predict_proba(X)[:, 1]
-        )
-    kind = {"poisson": PoissonRegressor, "gamma": GammaRegressor}[data.family]
-    name = kind.__name__.lower()
-    glm = make_pipeline(columns, kind(max_iter=1000, solver="newton-cholesky"))
-    search = GridSearchCV(
-        glm, {f"{name}__alpha": grid[:-3:2]}, scoring=f"neg_mean_{data.family}_deviance"
-    )
-    return search.fit(data.X, data.y).predict(X)
-
+Model = Callable[[str], Any]
 
 ADDITIVE: dict[str, Model] = {
     OURS: ours,
-    "pyGAM": pygam,
-    "pyGAM gridsearch": partial(pygam, search=True),
-    "EBM without pairs": ebm,
+    "pyGAM": PyGAM,
+    "pyGAM gridsearch": partial(PyGAM, search=True),
+    "EBM without pairs": partial(ebm, interactions=0),
     "splines and ridge": splines_and_ridge,
 }
 OTHERS: dict[str, Model] = {
-    "EBM with pairs": partial(ebm, pairs=True),
-    "boosted trees": trees,
+    "EBM with pairs": ebm,
+    "boosted trees": partial(trees, categorical_features="from_dtype", random_state=0),
 }
 MODELS = ADDITIVE | OTHERS
 MODULES = {
@@ -353,10 +243,10 @@ def judge(name: str, peer: str, data: Data, folds: int | None) -> Result:
     """The error on the rows that the first folds hold out, and CPU seconds of a fit."""
     found, begin = [], time.process_time()
     for fitted, others in islice(folds_of(len(data.y)), folds):
-        some = Data(data.family, data.X.iloc[fitted], data.y[fitted])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            mean = np.asarray(MODELS[peer](some, data.X.iloc[others]))
+            model = MODELS[peer](data.family).fit(data.X.iloc[fitted], data.y[fitted])
+            mean = np.asarray(predicted(model, data.X.iloc[others]))
         found.append(losses(data.family, data.y[others], mean))
     seconds = (time.process_time() - begin) / len(found)
     error = float(np.concatenate(found).mean())
