@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # waiting threads would spin
+
 import cupy_stand_in
 import numpy as np
 import pytest

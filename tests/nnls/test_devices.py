@@ -224,14 +224,14 @@ def test_blas_has_one_thread_while_any_thread_is_inside() -> None:
         info = threads.blas().info()
         return {pool["num_threads"] for pool in info if pool["user_api"] == "blas"}
 
-    before = limits()
     first, second = threads.one_blas_thread(), threads.one_blas_thread()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert limits() == {1}
-    second.__exit__(None, None, None)
-    assert limits() == before
+    with threads.blas().limit(limits=2, user_api="blas"):
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert limits() == {1}
+        second.__exit__(None, None, None)
+        assert limits() == {2}
 
 
 @pytest.mark.usefixtures("small_blocks")
