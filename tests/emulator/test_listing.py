@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from backends import needs_emulator
 
+# Definitions before a source are the package's own.
 from gpusolve import _emulator
-from gpusolve._emulator._costs import KernelCosts, LineCosts
-from gpusolve._emulator._profile import Report
 from gpusolve.emulator import RawKernel, profile
 
 pytestmark = needs_emulator
@@ -40,7 +40,7 @@ WARPS, LANES = 32, 32
 ACTIVE = 8  # lanes that write to y
 
 
-def launched(dtype: type) -> Report:
+def launched(dtype: type) -> Any:
     """Two launches of a block with a warp for each row."""
     name = {np.float32: "float", np.float64: "double"}[dtype]
     kernel = RawKernel(SOURCE, f"gather<{name}>")
@@ -52,11 +52,11 @@ def launched(dtype: type) -> Report:
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> Any:
     return launched(np.float32)
 
 
-def line_with(text: str, kernel: KernelCosts) -> LineCosts:
+def line_with(text: str, kernel: Any) -> Any:
     """The costs of the line of the source with this text."""
     number = 1 + next(k for k, line in enumerate(SOURCE.split("\n")) if text in line)
     return kernel.by_line[
@@ -64,7 +64,7 @@ def line_with(text: str, kernel: KernelCosts) -> LineCosts:
     ]
 
 
-def test_memory_of_each_line(report: Report) -> None:
+def test_memory_of_each_line(report: Any) -> None:
     (kernel,) = report.kernels
     warps = 2 * WARPS
     load = line_with("x[row * 32 + column]", kernel)
@@ -81,7 +81,7 @@ def test_memory_of_each_line(report: Report) -> None:
     assert sum(line.atomics for line in kernel.by_line.values()) == kernel.atomics
 
 
-def test_lanes_of_each_line(report: Report) -> None:
+def test_lanes_of_each_line(report: Any) -> None:
     (kernel,) = report.kernels
     assert line_with("x[row * 32 + column]", kernel).active_lanes == LANES
     assert line_with("y[column * 32 + row]", kernel).active_lanes == ACTIVE
@@ -95,7 +95,7 @@ def test_passes_of_doubles_are_not_conflicts() -> None:
     assert load.shared_wavefronts == load.fewest_wavefronts == 2 * 2 * WARPS
 
 
-def test_the_listing(report: Report) -> None:
+def test_the_listing(report: Any) -> None:
     heading, file, *lines = report.listing().splitlines()
     names = "instructions lanes sectors wavefronts atomics"
     assert heading.split("  ")[-1] == "gather<float>"
@@ -109,7 +109,7 @@ def test_the_listing(report: Report) -> None:
     assert not any("Far from" in line for line in lines)
 
 
-def test_the_html(report: Report) -> None:
+def test_the_html(report: Any) -> None:
     head, page = report._repr_html_().split("</div>")
     assert head.startswith("<style>")
     details = ET.fromstring(page)

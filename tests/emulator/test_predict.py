@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from together import together
 
+# The figures of the model, which predictions are added up from.
 from gpusolve._emulator._costs import SECTOR_BYTES
 from gpusolve._emulator._gpu import DEVICES, LATENCY_CLOCKS, MB
 from gpusolve._emulator._predict import (

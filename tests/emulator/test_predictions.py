@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve.emulator import Device, RawKernel, profile
 
@@ -186,7 +187,8 @@ to 32 rows that are 128 KB apart: page tables and sets of the L2 cache are not i
 model."""
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.slow
+@together("name", LAUNCHES)
 def test_kernels_are_right(name: str) -> None:
     run(LAUNCHES[name], SMALL[LAUNCHES[name].file])
 

@@ -13,8 +13,8 @@ from backends import needs_nvcc
 from scipy.ndimage import map_coordinates
 from together import together
 
+# The search for nvcc, and the names of kernels, of which a program would need many.
 from gpusolve._emulator import nvcc
-from gpusolve._emulator._command import main
 from gpusolve._emulator.program import kernel_name
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -154,10 +154,10 @@ def test_a_check_finds_more_faults() -> None:
     ) in ended.errors
 
 
-def test_a_profile_without_checks(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--lines", "--races", "program.cu"])
-    assert "exclude --races and --memcheck" in capsys.readouterr().err
+def test_a_profile_without_checks() -> None:
+    ended = run("faulty.cu", options=("--lines", "--races"))
+    assert ended.status == 2
+    assert "exclude --races and --memcheck" in ended.errors
 
 
 def test_the_status_is_the_result_of_main() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.sparse as sparse
-from backends import on_emulator, without_gpu
+from backends import namespace, on_emulator, without_gpu
 from monoids import exclusive_or, first_nonzero
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
@@ -23,7 +23,6 @@ import gpusolve
 from gpusolve import Monoid, emulator
 
 # Sizes of tiles, around which structures are made, and shapes beyond int64.
-from gpusolve._device.arrays import namespace
 from gpusolve.sparse import SpMVPlan, _csr, spmv
 from gpusolve.sparse._csr import compressed_rows, index_for, sorted_rows
 from gpusolve.sparse._inputs import coordinates
