@@ -157,93 +157,52 @@ PART = r"of part in shared memory, which thread .* (read|wrote), and nothing ord
 WRITE_ALL = one_element("write_block", size=1)
 
 RACES: list[tuple[Launch, str]] = [
-    (
-        packed("true"),
-        r"block \(1, 0, 0\), between_blocks.cu:\d+: data race: reads element 0 of word "
-        r".* as one value, but thread \(0, 0, 0\) of block \(0, 0, 0\) at "
-        r"between_blocks.cu:5[12] wrote only a part of it",
-    ),
-    *(
-        (sent(f"{fences}, {kind}"), VALUE)
-        for kind in ("volatile_accesses", "atomics")
-        for fences in WEAK
-    ),
-    (
-        sent("block_fence, device_fence, volatile_accesses", 0),
-        r"element 0 of value .* nothing between blocks.*__threadfence\(\)",
-    ),
-    (
-        sent("device_fence, no_fence, atomics", 0),
-        "element 0 of value .* has read a flag .* no fence since; put a __threadfence",
-    ),
+    (packed("true"), r"block \(1, 0, 0\), between_blocks.cu:\d+: data race: reads "
+     r"element 0 of word .* as one value, but thread \(0, 0, 0\) of block \(0, 0, 0\) "
+     r"at between_blocks.cu:5[12] wrote only a part of it"),
+    *((sent(f"{fences}, {kind}"), VALUE)
+      for kind in ("volatile_accesses", "atomics") for fences in WEAK),
+    (sent("block_fence, device_fence, volatile_accesses", 0),
+     r"element 0 of value .* nothing between blocks.*__threadfence\(\)"),
+    (sent("device_fence, no_fence, atomics", 0),
+     "element 0 of value .* has read a flag .* no fence since; put a __threadfence"),
     (sent(f"{FENCES}, plain_store", 0), r"element 0 of flag .* nothing orders"),
     (in_chain("true"), VALUE),
     (passed_on("false, true"), r"element \d+ of x .* nothing orders"),
     (passed_on("true, false"), r"element \d+ of x .* nothing orders"),
     (by_last_block("true"), r"reads element \d+ of partial .* wrote"),
-    *(
-        (
-            one_element("increment", blocks),
-            r"element 0 of x .*; use an atomic operation, such as atomicAdd\(\)$",
-        )
-        for blocks in (1, 2)
-    ),
+    *((one_element("increment", blocks),
+       r"element 0 of x .*; use an atomic operation, such as atomicAdd\(\)$")
+      for blocks in (1, 2)),
     (one_element("add_neighbour", 1), r"; put a __syncthreads\(\) between them$"),
-    (
-        one_element("write_the_same"),
-        "nothing orders .*; both store the same value, which is harmless on",
-    ),
-    (
-        WRITE_ALL,
-        "writes element 0 of x .* wrote, and nothing .*; let a single thread write it, "
-        "or use an atomic operation$",
-    ),
-    (
-        one_element("read_and_write"),
-        "(reads|writes) element 0 of x .* (read|wrote), and nothing orders",
-    ),
-    (
-        one_element("count_up"),
-        r"element 3 \(4 bytes\) of counts in global memory, .*; use an atomic",
-    ),
-    *(
-        (
-            copied(function, "true", 1),
-            r"blocks.cu:\d+: data race: writes element 0 of x",
-        )
-        for function in ("copying", "moving", "clearing")
-    ),
-    *(
-        (exchanged("nothing", distance, name), PART)
-        for name in ("char", "int", "double")
-        for distance in (1, 16, 32)
-    ),
+    (one_element("write_the_same"),
+     "nothing orders .*; both store the same value, which is harmless on"),
+    (WRITE_ALL, "writes element 0 of x .* wrote, and nothing .*; let a single thread "
+     "write it, or use an atomic operation$"),
+    (one_element("read_and_write"),
+     "(reads|writes) element 0 of x .* (read|wrote), and nothing orders"),
+    (one_element("count_up"),
+     r"element 3 \(4 bytes\) of counts in global memory, .*; use an atomic"),
+    *((copied(name, "true", 1), r"blocks.cu:\d+: data race: writes element 0 of x")
+      for name in ("copying", "moving", "clearing")),
+    *((exchanged("nothing", distance, name), PART)
+      for name in ("char", "int", "double") for distance in (1, 16, 32)),
     (exchanged("warp_barrier", 32), PART),
     (exchanged("half_barriers", 16), PART),
     (exchanged("warp_shuffle", 1), PART),  # a shuffle does not order accesses
-    *(
-        (
-            in_place("exchange_in_place", between),
-            r"element \d+ of x .*, which thread \(\d+, 0, 0\) at inside_block.cu:\d+",
-        )
-        for between in ("nothing", "warp_barrier")
-    ),
-    (
-        in_place("exchange_twice", "nothing"),
-        r"element \d+ \(4 bytes\) of shared_memory",
-    ),
+    *((in_place("exchange_in_place", between),
+       r"element \d+ of x .*, which thread \(\d+, 0, 0\) at inside_block.cu:\d+")
+      for between in ("nothing", "warp_barrier")),
+    (in_place("exchange_twice", "nothing"), r"element \d+ \(4 bytes\) of shared_mem"),
     (in_block("exchange_arrays", FROM, I32, FROM), "of x "),
-    (  # volatile code that relies on lockstep
-        in_block("sum_of_a_warp<false>", integers(32), threads=32),
-        r"of part .* in lockstep before Volta, .*; put a __syncwarp\(\) between",
-    ),
+    # Volatile code that relies on lockstep.
+    (in_block("sum_of_a_warp<false>", integers(32), threads=32),
+     r"of part .* in lockstep before Volta, .*; put a __syncwarp\(\) between"),
     (in_block("count<nothing>", integers(1)), "of counted"),
     (in_block("count<warp_barrier>", integers(1)), "of counted"),
-    *(
-        (in_block(f"flag<{fences}>", integers(1)), "of value")
-        for fences in ("true, false", "false, true", "false, false")
-    ),
-]
+    *((in_block(f"flag<{fences}>", integers(1)), "of value")
+      for fences in ("true, false", "false, true", "false, false")),
+]  # fmt: skip
 """Launches with a race, and what the report says."""
 
 

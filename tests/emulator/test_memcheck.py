@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,57 +31,55 @@ def floats(count: int = 32) -> Any:
 INT = np.int32
 BYTES = np.ones(13, np.uint8)
 
-SILENT: list[tuple[str, tuple[Any, ...], int]] = [
-    ("read_from", (floats(), floats(33), INT(1)), 0),
-    ("read_from", (floats(), floats(32), INT(0)), 0),
-    ("read_bytes", (np.zeros(1, INT), BYTES, INT(13), INT(0)), 0),
-    ("read_dynamic", (floats(), INT(0)), 128),
-    ("read_row", (floats(), INT(8)), 0),
-    ("read_declared", (floats(), INT(0), INT(3)), 0),
-    ("read_declared", (floats(), INT(1), INT(3)), 0),
-    ("read_declared", (floats(), INT(2), INT(3)), 0),
-    ("read_shared", (floats(), INT(33)), 0),
-    ("copy_padded", (np.ones(32),), 0),
-    ("read_vector", (floats(), floats(64), INT(4)), 0),
-    ("read_by_pointer", (floats(), INT(0), INT(31)), 0),
-    ("read_by_pointer", (floats(), INT(1), INT(3)), 0),
-    ("read_by_pointer", (floats(), INT(2), INT(3)), 0),
-]
+Y33, Y64 = floats(33), floats(64)
 
-FAULTY: list[tuple[str, tuple[Any, ...], int, str]] = [
-    ("read_from", (floats(), floats(33), INT(-1)), 0, r"element -1 of y"),
-    ("read_from", (floats(), floats(33), INT(2)), 0, r"element 33 of y"),
-    ("read_bytes", (np.zeros(1, INT), BYTES, INT(13), INT(1)), 0, "element 13 of y"),
-    ("read_dynamic", (floats(), INT(1)), 128, "past the end of shared .* element 32"),
-    ("read_dynamic", (floats(), INT(-1)), 128, "shared memory, at byte -4"),
-    ("read_row", (floats(), INT(25)), 0, r"memory.cu:35: .* element 32 of tile"),
-    ("read_declared", (floats(), INT(0), INT(-1)), 0, "byte -4 of its local memory"),
-    ("read_declared", (floats(), INT(1), INT(4)), 0, "element 4 .* of weights"),
-    ("read_declared", (floats(), INT(2), INT(9)), 0, "byte 56 of its local memory"),
-    ("read_shared", (floats(), INT(32)), 0, "element 32 .* tile .* no thread"),
-    ("read_vector", (floats(), floats(64), INT(3)), 0, "12 bytes after a multiple of"),
-    ("read_by_pointer", (floats(), INT(0), INT(32)), 0, "past the end of shared"),
-    ("read_by_pointer", (floats(), INT(0), INT(-1)), 0, "shared memory, at byte -4"),
-    ("read_by_pointer", (floats(), INT(1), INT(4)), 0, "byte 16 of its local memory"),
-    ("read_by_pointer", (floats(), INT(2), INT(4)), 0, "element 4 .* of table in"),
-]
+READS: dict[str, list[tuple[tuple[Any, ...], str]]] = {
+    "read_from": [
+        ((Y33, INT(1)), ""), ((floats(), INT(0)), ""),
+        ((Y33, INT(-1)), "element -1 of y"), ((Y33, INT(2)), "element 33 of y"),
+    ],
+    "read_bytes": [
+        ((BYTES, INT(13), INT(0)), ""), ((BYTES, INT(13), INT(1)), "element 13 of y"),
+    ],
+    "read_dynamic": [
+        ((INT(0),), ""), ((INT(1),), "past the end of shared .* element 32"),
+        ((INT(-1),), "shared memory, at byte -4"),
+    ],
+    "read_row": [
+        ((INT(8),), ""), ((INT(25),), r"memory.cu:35: .* element 32 of tile"),
+    ],
+    "read_declared": [
+        *(((INT(place), INT(3)), "") for place in range(3)),
+        ((INT(0), INT(-1)), "byte -4 of its local memory"),
+        ((INT(1), INT(4)), "element 4 .* of weights"),
+        ((INT(2), INT(9)), "byte 56 of its local memory"),
+    ],
+    "read_shared": [((INT(33),), ""), ((INT(32),), "element 32 .* tile .* no thread")],
+    "copy_padded": [((), "")],
+    "read_vector": [
+        ((Y64, INT(4)), ""), ((Y64, INT(3)), "12 bytes after a multiple of"),
+    ],
+    "read_by_pointer": [
+        ((INT(0), INT(31)), ""), ((INT(1), INT(3)), ""), ((INT(2), INT(3)), ""),
+        ((INT(0), INT(32)), "past the end of shared"),
+        ((INT(0), INT(-1)), "shared memory, at byte -4"),
+        ((INT(1), INT(4)), "byte 16 of its local memory"),
+        ((INT(2), INT(4)), "element 4 .* of table in"),
+    ],
+}  # fmt: skip
+"""The arguments of each kernel after the first, and the report, if any."""
 
 
 UNINITIALISED = r"^memory.cu:92: .* uninitialized"
 
 
-@together("number", range(len(SILENT)))
-def test_an_access_inside_of_memory_is_allowed(number: int) -> None:
-    name, args, shared_mem = SILENT[number]
-    with emulator.memcheck():
-        run(name, *args, shared_mem=shared_mem)
-
-
-@together("number", range(len(FAULTY)))
-def test_an_access_outside_of_memory_is_found(number: int) -> None:
-    name, args, shared_mem, message = FAULTY[number]
-    with emulator.memcheck(), pytest.raises(KernelError, match=message):
-        run(name, *args, shared_mem=shared_mem)
+@together("name", READS)
+def test_accesses_outside_of_memory_are_found(name: str) -> None:
+    for args, message in READS[name]:
+        x = np.zeros(32, {"read_bytes": "i4", "copy_padded": "f8"}.get(name, "f4"))
+        error = pytest.raises(KernelError, match=message) if message else nullcontext()
+        with emulator.memcheck(), error:
+            run(name, x, *args, shared_mem=128 * (name == "read_dynamic"))
 
 
 def test_a_local_variable_without_a_value_is_named() -> None:

@@ -45,20 +45,36 @@ def copy(blocks: int, threads: int, **keywords: Any) -> Any:
     )
 
 
-def test_a_copy_needs_the_bytes_of_reads_and_writes() -> None:
-    n = 1 << 16
-    (found,) = copy(n // 128, 128).predict("H200").kernels
-    moved = 2 * 4 * n
-    expected = moved / (MEMORY_SHARE * H200.memory)
-    assert found.parts["device memory"] == pytest.approx(expected)
-    assert found.parts["L2"] == pytest.approx(moved / H200.l2)
+def seconds_of_bytes(count: int) -> dict[str, float]:
+    return {"device memory": count / MEMORY_SHARE / H200.memory, "L2": count / H200.l2}
 
 
-def test_an_array_in_place_is_read_and_written() -> None:
-    n = 1 << 12
-    (found,) = costs_of("increment", n // 128, 128, floats(n)).predict(H200).kernels
-    expected = 2 * 4 * n / (MEMORY_SHARE * H200.memory)
-    assert found.parts["device memory"] == pytest.approx(expected)
+N = 32 * 128
+PARTS: dict[str, tuple[int, int, tuple[Any, ...], dict[str, float]]] = {
+    # Each number is read and written, also of an array in place.
+    "copy": (32, 128, (floats(N), floats(N), np.int32(N)), seconds_of_bytes(8 * N)),
+    "increment": (32, 128, (floats(N),), seconds_of_bytes(8 * N)),
+    # The largest block loads 16 sectors and writes 4, at two sectors per clock.
+    "unequal_blocks": (
+        4, 32, (floats(128), floats(128)), {"L2 port": 20 / 2 / H200.clock}
+    ),
+    # Atomics of 20 warps on one address follow each other.
+    "count": (10, 64, (np.zeros(1, np.int32),), {"atomics": 20 / H200.clock}),
+}  # fmt: skip
+"""Kernels with their launches, and parts of the predicted time."""
+
+
+@together("name", PARTS)
+def test_parts_of_the_time(name: str) -> None:
+    grid, block, args, parts = PARTS[name]
+    report = costs_of(name, grid, block, *args)
+    (found,) = report.predict("H200").kernels
+    assert {part: found.parts[part] for part in parts} == pytest.approx(parts)
+    if name == "unequal_blocks":
+        assert found.balance == 20 / 14
+    if name == "count":
+        (costs,) = report.kernels
+        assert (costs.atomic_requests, costs.atomic_lanes) == (20, 640)
 
 
 def test_a_range_and_its_middle() -> None:
@@ -197,14 +213,6 @@ def test_instructions_of_each_block() -> None:
     assert found.instructions == counts
 
 
-def test_the_largest_block_bounds_the_time() -> None:
-    x, y = floats(4 * 32), np.zeros(4 * 32, np.float32)
-    (found,) = costs_of("unequal_blocks", 4, 32, x, y).predict("H200").kernels
-    assert found.balance == 20 / 14
-    # The largest block loads 16 sectors and writes 4, at two sectors per clock.
-    assert found.parts["L2 port"] == pytest.approx(20 / 2 / H200.clock)
-
-
 def test_both_sides_of_a_branch_count() -> None:
     def instructions(split: int) -> Any:
         report = costs_of("branch", 1, 32, floats(32), np.int32(split))
@@ -247,16 +255,6 @@ def test_loads_again_are_answered_by_the_cache_that_has_room() -> None:
     assert moved(large, large) == pytest.approx((sectors, sectors))
     assert moved(small, large) == pytest.approx((2 * sectors, sectors))
     assert moved(small, small) == pytest.approx((2 * sectors, 2 * sectors))
-
-
-def test_atomics_on_one_address_follow_each_other() -> None:
-    total = np.zeros(1, np.int32)
-    report = costs_of("count", 10, 64, total)
-    assert total[0] == 640
-    (costs,) = report.kernels
-    assert (costs.atomic_requests, costs.atomic_lanes) == (20, 640)
-    (found,) = report.predict("H200").kernels
-    assert found.parts["atomics"] == pytest.approx(20 / H200.clock)
 
 
 def test_atomics_that_are_not_merged_follow_each_other() -> None:
