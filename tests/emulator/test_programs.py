@@ -47,7 +47,7 @@ def test_a_program_runs_as_it_is() -> None:
 
 def test_functions_of_the_runtime_api() -> None:
     """Launches that CUDA refuses return an error, and the emulator says why."""
-    ended = run("runtime_api.cu")
+    ended = run("api.cu", "runtime_api")
     assert ended[:2] == (0, "")
     shared, block, bounds, grid, call, clusters = ended.errors.splitlines()
     assert "fill_shared is not launched: 60000 bytes of dynamic shared memory" in shared
@@ -60,16 +60,17 @@ def test_functions_of_the_runtime_api() -> None:
 
 
 def test_names_that_cuda_13_has_removed() -> None:
-    assert run("older_api.cu") == (0, "", "")
+    assert run("api.cu", "older_api") == (0, "", "")
 
 
 def test_several_devices() -> None:
-    assert run("devices.cu") == (1, "", "")
-    assert run("devices.cu", options=("--devices=2",)) == (2, "7 7\n", "")
+    assert run("api.cu", "devices") == (1, "", "")
+    two = ("--devices=2",)
+    assert run("api.cu", "devices", options=two) == (2, "7 7\n", "")
 
 
 def test_textures_and_a_header_that_launches() -> None:
-    ended = run("textures.cu")
+    ended = run("api.cu", "textures")
     assert (ended.status, ended.errors) == (0, "")
     linear, repeated, fetched = np.reshape(ended.output.split(), (3, 40)).astype(float)
     x, y = -1 + 0.25 * np.arange(40), 5 - 0.125 * np.arange(40)
@@ -83,9 +84,10 @@ def test_textures_and_a_header_that_launches() -> None:
 
 
 @pytest.mark.slow
-@together("program", ["runtime_api.cu", "textures.cu"])
+@together("program", ["runtime_api", "textures"])
 def test_checks_are_silent_without_a_fault(program: str) -> None:
-    ended = run(program, options=("--races", "--memcheck", "--schedule=reverse"))
+    checks = ("--races", "--memcheck", "--schedule=reverse")
+    ended = run("api.cu", program, options=checks)
     assert ended.status == 0
     assert "error" not in ended.errors
 

@@ -1,10 +1,14 @@
 // The functions of the runtime API, in one program without a fault. It returns the number of the
 // first check that fails, or 0.
 
+#pragma once
+
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
 #include <vector>
+
+namespace runtime_api {
 
 __device__ int calls;
 __managed__ int shared_by_both = 3;
@@ -66,7 +70,7 @@ void launch(void (*kernel)(int*, int), int* x, int n) {
     kernel<<<dim3(2), dim3(32), 0, nullptr>>>(x, n);
 }
 
-int main() {
+inline int run() {
     int devices = 0;
     cudaDeviceProp properties;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices != 1) return 1;
@@ -217,3 +221,5 @@ int main() {
     if (threads % 32 || blocks < 2) return 16;
     return cudaDeviceSynchronize();
 }
+
+}  // namespace runtime_api

@@ -1,5 +1,9 @@
 // Names of CUDA 12 and before. It returns the number of the first check that fails, or 0.
 
+#pragma once
+
+namespace older_api {
+
 __global__ void sum_lanes(int* sums) {
     int sum = threadIdx.x;
     for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down(sum, distance);
@@ -11,7 +15,7 @@ __global__ void sum_lanes(int* sums) {
     }
 }
 
-int main() {
+inline int run() {
     struct cudaDeviceProp properties;
     cudaGetDeviceProperties(&properties, 0);
     if (properties.clockRate < 1 || !properties.deviceOverlap || properties.warpSize != 32)
@@ -31,3 +35,5 @@ int main() {
     cudaThreadExit();
     return 0;
 }
+
+}  // namespace older_api

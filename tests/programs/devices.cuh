@@ -1,12 +1,16 @@
 // Copies from one device to another. It returns how many devices there are, or 100 after an error.
 
+#pragma once
+
 #include <cstdio>
+
+namespace devices {
 
 __global__ void fill(int* x, int value) {
     x[threadIdx.x] = value;
 }
 
-int main() {
+inline int run() {
     int count = 0, can_access = 0, device = -1;
     cudaGetDeviceCount(&count);
     if (cudaSetDevice(count) != cudaErrorInvalidDevice) return 100;
@@ -26,3 +30,5 @@ int main() {
     std::printf("%d %d\n", found[0], found[31]);
     return count;
 }
+
+}  // namespace devices

@@ -1,10 +1,14 @@
 // Prints samples of an image of 4 rows and 8 columns: linear between its texels, texels of bytes
 // that are repeated, and elements of linear memory, which a kernel of a header has doubled.
 
+#pragma once
+
 #include <cstdio>
 #include <vector>
 
 #include "samples.cuh"
+
+namespace textures {
 
 constexpr int rows = 4, columns = 8, points = 40;
 
@@ -17,7 +21,7 @@ __global__ void sample(cudaTextureObject_t image, cudaTextureObject_t bytes,
     out[2 * points + i] = tex1Dfetch<float>(line, i);
 }
 
-int main() {
+inline int run() {
     std::vector<float> pixels;
     std::vector<unsigned char> levels;
     for (int i = 0; i < rows * columns; ++i) pixels.push_back(i * i % 37);
@@ -65,4 +69,7 @@ int main() {
     for (float value : host) std::printf("%.9g\n", value);
     cudaDestroyTextureObject(image);
     cudaFreeArray(array);
+    return 0;
 }
+
+}  // namespace textures
