@@ -40,6 +40,8 @@ settings.register_profile(
 )
 settings.load_profile("gpusolve")
 
+os.environ.pop("GPUSOLVE_EMULATE", None)  # a test chooses the emulator itself
+
 
 SCHEDULES = ("forward", "reverse", "random")
 

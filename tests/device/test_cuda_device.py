@@ -23,11 +23,6 @@ KIBI = 1024
 QR = "nnls_qr<double, false>"
 
 
-@pytest.fixture(autouse=True)
-def no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-
-
 # ---- memory --------------------------------------------------------------------------
 
 

@@ -8,7 +8,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 
@@ -45,9 +47,14 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
 
 
+Choose = Callable[[str], None]
+
+
 @pytest.fixture(autouse=True)
-def no_choice_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
+    """Chooses an object by the environment, which chooses nothing before."""
     monkeypatch.delenv("GPUSOLVE_OBJECT", raising=False)
+    return partial(monkeypatch.setenv, "GPUSOLVE_OBJECT")
 
 
 @pytest.fixture
@@ -128,16 +135,16 @@ def test_importing_the_package_loads_no_object() -> None:
 
 
 def test_the_environment_chooses_the_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = compiled(tmp_path)
-    monkeypatch.setenv("GPUSOLVE_OBJECT", path)
+    choose(path)
     assert objects.chosen().path == Path(path)
     assert objects.load() is objects.load()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GPUSOLVE_OBJECT", Path(path).name)
+    choose(Path(path).name)
     assert objects.load() is not None
-    monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
+    choose("none")
     assert objects.load() is None
     assert objects.chosen().reason == "GPUSOLVE_OBJECT is none"
 
@@ -170,13 +177,11 @@ def test_an_object_that_is_not_whole_is_refused(tmp_path: Path) -> None:
 # ---- threads and processes -----------------------------------------------------------
 
 
-def test_all_threads_get_the_same_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_threads_get_the_same_object(tmp_path: Path, choose: Choose) -> None:
     path, threads = Path(compiled(tmp_path)), 8
     for k in range(20):
         copy = shutil.copy(path, tmp_path / f"copy-{k}{path.suffix}")
-        monkeypatch.setenv("GPUSOLVE_OBJECT", str(copy))
+        choose(str(copy))
         together = Barrier(threads)
 
         def load(_: int, together: Barrier = together) -> ctypes.CDLL | None:
@@ -201,13 +206,13 @@ def test_a_forked_process_has_the_object(tmp_path: Path, before: str) -> None:
 
 
 def test_show_config_names_the_object_or_says_why_there_is_none(
-    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    built: Path, choose: Choose, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpusolve.show_config()
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if "object" in line[:6]]
     assert line.endswith(f"{built.stem.removeprefix('gpusolve-')}, {built}")
-    monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
+    choose("none")
     gpusolve.show_config()
     found = capsys.readouterr().out
     assert "(GPUSOLVE_OBJECT is none)" in found

@@ -56,9 +56,8 @@ ONCE = (
 
 
 @pytest.fixture
-def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+def prepared() -> Iterator[Callable[[str], Any]]:
     """A call and its arguments, on the second of two devices."""
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
 
     def prepare(name: str) -> tuple[Call, list[Any]]:
         call = CALLS[name](Settings(cupy, small=True))
@@ -127,19 +126,13 @@ def costs_of_fit(model: gam.BoostedGAM, columns: int) -> tuple[int, int]:
 
 
 @together("columns", [2, 5])
-def test_a_boosted_fit_takes_few_array_operations(
-    columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+def test_a_boosted_fit_takes_few_array_operations(columns: int) -> None:
     operations, waits = costs_of_fit(gam.BoostedGAM(max_iter=2), columns)
     assert operations <= 22
     assert waits <= 12
 
 
-def test_splines_that_differ_take_two_operations_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+def test_splines_that_differ_take_two_operations_each() -> None:
     learners = [gam.bbs(j, knots=5 + j) for j in range(3)]
     operations = [
         costs_of_fit(gam.BoostedGAM(learners[:count], max_iter=2), 3)[0]
@@ -188,7 +181,6 @@ each_cpu_call = together("name", CPU_CALLS)
 @pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     """The problems that a stub in place of the solver on the CPU gets."""
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     given: list[Problem] = []
     found = Solution.blank((), 12, np.dtype(np.float64))
 

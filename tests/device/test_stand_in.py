@@ -60,8 +60,7 @@ class SecondDevice:
 
 
 @pytest.fixture
-def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+def second() -> Iterator[SecondDevice]:
     with cupy_stand_in.installed() as cupy:
         yield SecondDevice(cupy)
 
@@ -268,8 +267,8 @@ def test_boosting_steps_stay_on_the_device(second: SecondDevice) -> None:
     assert costs[0].synchronizations <= 12
 
 
-def test_a_dry_run_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+@pytest.mark.usefixtures("emulated")
+def test_a_dry_run_launches_nothing() -> None:
     with gpusolve.emulator.profile(run_kernels=False) as report:
         gpusolve.scan(numbers)
     assert report.kernels == []

@@ -60,7 +60,6 @@ def test_examples_print_what_the_page_says(
 ) -> None:
     """In the order of the page. CuPy is a stand-in, which a page may import."""
     text = page.read_text()
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     monkeypatch.chdir(tmp_path)
     if "gpusolve.emulator" in text and not shutil.which("c++"):
         pytest.skip("the emulator needs a C++ compiler")
