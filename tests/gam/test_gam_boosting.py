@@ -261,7 +261,7 @@ def test_screened_steps_are_those_of_dense_matrices(
     family = Poisson() if kind == "poisson" else Gaussian()
     splines = [bbs(j, knots=6, boundary=(0, 1), lambda_=2.0) for j in range(100)]
     options: Any = {"family": family, "step_rule": "mboost", "learning_rate": rate}
-    steps = 150 if kind == "opposite" else 25
+    steps = 60 if kind == "opposite" else 25
     model = BoostedGAM(splines, max_iter=steps, **options).fit(X, y, w)
     dense = [spline(x, 10, 2.0) for x in X.T]
     expected = plain_path(dense, family, y, steps, rate, w=w)

@@ -45,14 +45,14 @@ LABELS: dict[str, Any] = {
     "list": lambda codes: [*np.array([*"abcd"])[codes]],
     "bytes": lambda codes: codes.astype(np.uint8) + 3,
     "floats": lambda codes: 2.0 * codes - 1,
-    "objects": lambda codes: codes.astype(object) * 2,
+    "ordered": lambda codes: pd.Series(
+        pd.Categorical.from_codes(codes, [*NAMES, "unused"], ordered=True)
+    ),
     "bools": lambda codes: codes > 0,
     "series": lambda codes: pd.Series(np.array([*"abcd"])[codes]),
     "category": lambda codes: pd.Series(np.array([*"abcd"])[codes], dtype="category"),
     "categorical": lambda codes: pd.Categorical.from_codes(codes, NAMES),
-    "ordered": lambda codes: pd.Series(
-        pd.Categorical.from_codes(codes, [*NAMES, "unused"], ordered=True)
-    ),
+    "objects": lambda codes: codes.astype(object) * 2,
 }
 """The labels of the classes 0, 1, .."""
 

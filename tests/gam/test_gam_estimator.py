@@ -246,12 +246,7 @@ def test_fitted_attributes(backend: Any, data: Data) -> None:
     never = np.setdiff1d(np.arange(5), model.selected_)
     assert never.size
     assert not model.coefficients_[never].any()
-    prediction = model.predict(there)
-    assert is_cupy(prediction) == (backend.name == "cuda")
-    left = ((y - on_host(prediction)) ** 2).sum()
-    assert model.risk_[-1] == pytest.approx(left, rel=1e-10)
-    score = 1 - left / ((y - y.mean()) ** 2).sum()
-    assert model.score(there, backend.array(y)) == pytest.approx(score)
+    assert is_cupy(model.predict(there)) == (backend.name == "cuda")
     assert not any(map(is_cupy, vars(model).values()))
 
 
@@ -325,11 +320,8 @@ def test_importances_are_in_the_order_of_columns_with_integer_names() -> None:
     for names in ([10, 20], [1, 0]):
         frame = pd.DataFrame(X, columns=names)
         with_factor = frame.assign(g=["u", "v"] * 50).rename(columns={"g": 30})
-        for learners, given in (
-            (None, frame),
-            ({names[0]: bbs()}, frame),
-            (None, with_factor),
-        ):
+        one = {names[0]: bbs()}
+        for learners, given in (None, frame), (one, frame), (None, with_factor):
             model = BoostedGAM(learners, max_iter=50).fit(given, y)
             assert len(model.feature_importances_) == given.shape[1]
             assert model.feature_importances_[0] > 0.9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,10 @@ def test_degrees_of_freedom_of_combinations() -> None:
 
 
 @together("degree", range(6))
-@together("end_knots", ["continued", "repeated"])
-@together("knots", [4, (-1.5, -1.4, 0.0, 2.0)])
+@together(
+    ("end_knots", "knots"),
+    product(["continued", "repeated"], [4, (-1.5, -1.4, 0.0, 2.0)]),
+)
 def test_splines_are_those_of_scipy(
     backend: Any, data: dict[str, Any], degree: int, end_knots: Any, knots: Any
 ) -> None:
@@ -268,8 +271,10 @@ SIGNS = {
 
 @together("constraint", SIGNS)
 @together("degree", range(6))
-@together("knots", [7, (-1.5, -1.4, 0.0, 2.0)])
-@together("end_knots", ["continued", "repeated"])
+@together(
+    ("knots", "end_knots"),
+    product([7, (-1.5, -1.4, 0.0, 2.0)], ["continued", "repeated"]),
+)
 def test_coefficients_in_the_cone_give_the_shape(
     data: dict[str, Any], constraint: str, degree: int, knots: Any, end_knots: str
 ) -> None:
