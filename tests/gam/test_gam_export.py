@@ -207,7 +207,7 @@ def test_nothing_is_written_if_a_part_cannot_be(tmp_path: Path) -> None:
     """`test_gam_invalid` has what cannot be written."""
     model = BoostedGAM(df=3, max_iter=0, family="hurdle")
     model.fit([[1], [2]], [1, 2])
-    with pytest.raises(TypeError, match="family must predict"):
+    with pytest.raises(ValueError, match="family must predict"):
         model.to_python(tmp_path / "scorer.py")
     with pytest.raises(TypeError, match="df must be plain data"):
         save(model.set_params(df=np.sin), tmp_path / "model.json")
