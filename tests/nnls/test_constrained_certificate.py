@@ -88,7 +88,7 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
 
     A violation is that of the exact constraints, up to the least size of its terms.
     """
-    rng, checked = np.random.default_rng(0), 0
+    rng, checked, feasible = np.random.default_rng(0), 0, 0
     given = almost_parallel(rng, 16, family)
     problem = validate(given.A, given.b, **arguments(given))
     rows, last = Rows.of(problem), Solution.blank((), given.A.shape[-1], given.A.dtype)
@@ -112,8 +112,6 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
                     found = certify(system, point)
                     whole = Found(system, point, found, (0, 0, 0), last, False)
                     pull = multiplier_terms(whole, x)
-                # The bounds hold for points that violate constraints, too.
-                pull = pull._replace(is_feasible=np.True_)
                 by_G = quadratic_certificate(
                     quadratic, x, one.lower, one.upper, None, pull
                 )
@@ -122,10 +120,13 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
                 assert found.violation / 10 <= violated + ROUNDED * EPS
                 above = excess(one, x, best)
                 assert above <= (found.by_x + found.angle) * (1 + 1e-9) + ROUNDED * EPS
+                assert by_G.is_feasible == pull.is_feasible
+                feasible += int(pull.is_feasible)
                 above = program_excess(x, best, *objective)
                 assert above <= by_G.kkt * (1 + 1e-9) + ROUNDED * EPS
                 checked += 1
     assert checked > 150
+    assert 0 < feasible < checked
 
 
 def np_normal_equations(given: Exact) -> tuple[Any, Any]:

@@ -79,14 +79,14 @@ def test_a_fixed_sum_determines_what_the_data_do_not() -> None:
 
 
 def constrained(rng: Generator, n: int, own: bool) -> dict[str, Any]:
-    """Constraints and bounds of which some hold with equality, an equality twice."""
+    """Constraints and bounds of which some hold with equality, and dependent rows."""
     systems = (SYSTEMS,) if own else ()
-    equal = rng.standard_normal((*systems, 1, n))
+    equal = rng.standard_normal((*systems, 2, n))
     return {
         "A_ub": rng.standard_normal((*systems, 4, n)),
         "b_ub": 0.05 * rng.random((SYSTEMS, 4)),
-        "A_eq": np.concatenate([equal, 2 * equal], axis=-2),
-        "b_eq": np.array([0.1, 0.2]),
+        "A_eq": np.concatenate([equal, equal.sum(axis=-2, keepdims=True)], axis=-2),
+        "b_eq": np.array([0.1, 0.2, 0.1 + 0.2]),
         "bounds": (-0.5, 0.4),
     }
 
