@@ -27,19 +27,13 @@ from together import together
 import gpusolve
 
 # Points that no solver returns are certified: the certificate itself is called.
-from gpusolve._nnls.bounded_qp import Quadratic
-from gpusolve._nnls.bounded_qp import certify as quadratic_certificate
-from gpusolve._nnls.constrained import multiplier_terms, system_of
-from gpusolve._nnls.constraint_rows import Rows
-from gpusolve._nnls.validation import validate
-from gpusolve._numerics.certificate import CERTIFIED, Solution
-from gpusolve.reference._nnls_constrained import (
-    Found,
-    Point,
-    certify,
-)
+from gpusolve._nnls import bounded_qp, constrained, validation
+from gpusolve.reference._nnls_constrained import Found, Point, certify
 
 EPS = float(np.finfo(float).eps)
+
+CERTIFIED = {np.dtype("f4"): 1e-4, np.dtype("f8"): 1e-10}
+"""The largest violation of status 0, in parts of the terms."""
 
 ROUNDED = 32
 """Rounding errors of a certificate, in eps."""
@@ -90,16 +84,17 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
     """
     rng, checked, feasible = np.random.default_rng(0), 0, 0
     given = almost_parallel(rng, 16, family)
-    problem = validate(given.A, given.b, **arguments(given))
-    rows, last = Rows.of(problem), Solution.blank((), given.A.shape[-1], given.A.dtype)
+    problem = validation.validate(given.A, given.b, **arguments(given))
+    rows = constrained.Rows.of(problem)
+    last = constrained.Solution.blank((), given.A.shape[-1], given.A.dtype)
     G, c = np_normal_equations(given)
     for k in range(16):
-        one, system = given.system(k), system_of(problem, rows, k)
+        one, system = given.system(k), constrained.system_of(problem, rows, k)
         objective = normal_equations(one)
         best = minimum(one, *objective)
         if best is None or system is None:
             continue
-        quadratic = Quadratic.of(G[k], c[k], EPS)
+        quadratic = bounded_qp.Quadratic.of(G[k], c[k], EPS)
         to_given = system.scale / system.b_scale
         for size in range(-16, 1, 4):
             moved = np.array(best, float) + 10.0**size * rng.standard_normal(len(best))
@@ -111,8 +106,8 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
                 with np.errstate(all="ignore"):
                     found = certify(system, point)
                     whole = Found(system, point, found, (0, 0, 0), last, False)
-                    pull = multiplier_terms(whole, x)
-                by_G = quadratic_certificate(
+                    pull = constrained.multiplier_terms(whole, x)
+                by_G = bounded_qp.certify(
                     quadratic, x, one.lower, one.upper, None, pull
                 )
                 violated = violation(one, x)

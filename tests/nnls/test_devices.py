@@ -22,10 +22,7 @@ from together import together
 
 import gpusolve
 from gpusolve._device import threads  # no public function tells the limits of a thread
-from gpusolve._nnls import (
-    arguments,
-    blocks,  # blocks have 1,024 systems or more
-)
+from gpusolve._nnls import blocks  # of 1,024 systems or more
 
 M, N = 6, 3
 
@@ -178,16 +175,6 @@ def test_arrays_on_a_gpu(two_gpus: Any) -> None:
 
 
 # ---- memory --------------------------------------------------------------------------
-
-
-def test_blocks_cover_a_batch_once() -> None:
-    for shape in ((), (7,), (3, 4), (2, 3, 5), (1, 6, 1), (4, 0)):
-        for most in (1, 2, 3, 5, 7, 100):
-            times = np.zeros(shape, int)
-            for block in arguments.blocks(shape, most):
-                assert times[block].size <= most
-                times[block] += 1
-            assert (times == 1).all()
 
 
 def test_memory_is_bounded(
