@@ -22,10 +22,13 @@ from together import together
 
 import gpusolve
 from gpusolve._nnls import constrained  # results do not say who solved a system
+from gpusolve.reference._nnls_constrained import eliminate
 
 INF = np.inf
 
 KINDS = "random", "deficient", "redundant", "penalties", "weights"
+
+EPS = float(np.finfo(float).eps)
 
 EXCESS = 1e-9
 """What a certified objective may be above the least objective found, relative to 1 plus
@@ -286,6 +289,26 @@ def test_a_gradient_of_rounding_errors_does_not_reach_to_far_bounds() -> None:
     assert_allclose(result.x, free.x, atol=1e-13)
 
 
+def dependent_rows(rng: Generator, systems: int) -> np.ndarray:
+    """Rows of rank 3, up to rounding: the last two are sums of the others."""
+    rows = rng.standard_normal((systems, 3, 6))
+    return np.concatenate([rows, rng.standard_normal((systems, 2, 3)) @ rows], axis=1)
+
+
+@together("spread", [0, 4, 8])
+def test_elimination_depends_on_no_size(spread: int) -> None:
+    """Errors of the null space and the inverse are relative to the terms."""
+    rng = np.random.default_rng(2)
+    rows = dependent_rows(rng, 20) * 10.0 ** rng.uniform(-spread, spread, (20, 5, 1))
+    rows *= 10.0 ** rng.uniform(-spread, spread, (20, 1, 6))
+    inverse, null = map(np.stack, zip(*map(eliminate, rows), strict=True))
+    assert_array_equal((null != 0).any(axis=1).sum(axis=1), 3)
+    size = abs(rows) @ abs(null)
+    assert (abs(rows @ null) <= 2**10 * EPS * size).all()
+    size = abs(rows) @ abs(inverse) @ abs(rows)
+    assert (abs(rows @ inverse @ rows - rows) <= 2**10 * EPS * size).all()
+
+
 @also_by_fallback
 @together("spread", [0, 4, 8])
 def test_the_rank_of_equalities_depends_on_no_size(backend: Any, spread: int) -> None:
@@ -295,8 +318,7 @@ def test_the_rank_of_equalities_depends_on_no_size(backend: Any, spread: int) ->
         rng.standard_normal((8, 6)),
         np.split(rng.standard_normal((20, 14)), [8], 1),
     )
-    E = rng.standard_normal((systems, 3, 6))
-    E = np.concatenate([E, rng.standard_normal((systems, 2, 3)) @ E], axis=1)
+    E = dependent_rows(rng, systems)
     of_rows, of_columns = 10.0 ** rng.uniform(-spread, spread, (2, systems, 6))
     scaled = E * of_rows[:, :5, None] * of_columns[:, None]
     sides = of_rows[:, :5] * np.einsum("sij,sj->si", E, x)
