@@ -144,6 +144,7 @@ def test_variables_at_a_bound_have_its_bits(
 @also_by_fallback
 @together("far", [1e6, 1e15, 1e300])
 @together("dtype", [np.float32, np.float64])
+@each_method
 def test_bounds_that_are_far_away_cost_no_certainty(
     backend: Any, rng: Generator, method: str, far: float, dtype: Any
 ) -> None:
