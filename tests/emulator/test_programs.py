@@ -111,16 +111,25 @@ def test_a_profile_counts_kernels_and_calls_of_the_host(tmp_path: Path) -> None:
     assert ended.errors.splitlines() == listing
 
 
-def test_options_of_the_preprocessor(tmp_path: Path) -> None:
-    header = tmp_path / "headers" / "value.h"
+def test_options_and_headers_of_the_preprocessor(tmp_path: Path) -> None:
+    """After a change of a header the program is compiled again."""
+    header, program = tmp_path / "headers" / "value.h", tmp_path / "program.cu"
     header.parent.mkdir()
-    header.write_text("constexpr int value = NUMBER + 1;\n")
-    program = tmp_path / "program.cu"
     program.write_text('#include "value.h"\nint main() { return value; }\n')
     given = (f"-I{header.parent}", f"-I{tmp_path / 'missing'}", "-DNUMBER=20")
+    header.write_text("constexpr int value = NUMBER + 1;\n")
     assert run(program, options=given).status == 21
-    header.write_text("constexpr int value = NUMBER + 2;\n")
-    assert run(program, options=given).status == 22
+    header.write_text('extern "C" int elsewhere();\n#define value elsewhere()\n')
+    ended = run(program, options=given)
+    assert ended.status == 1
+    assert ended.errors.startswith("error: program.cu cannot be loaded: ")
+    assert "undefined symbol: elsewhere" in ended.errors
+    header.write_text("#define value undeclared\n")
+    ended = run(program, options=given)
+    assert ended.status == 1
+    assert "program.cu does not compile" in ended.errors
+    assert "program.cu(2)" in ended.errors
+    assert "must be a file, got" in run(tmp_path / "missing.cu").errors
 
 
 # ---- faults --------------------------------------------------------------------------
@@ -189,24 +198,3 @@ def test_a_call_without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_name_of_a_kernel_has_no_types(symbol: str, name: str) -> None:
     assert kernel_name(symbol) == name
-
-
-def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
-    program = tmp_path / "program.cu"
-    program.write_text("int main() {\n    return undeclared;\n}\n")
-    ended = run(program)
-    assert ended.status == 1
-    assert "program.cu does not compile" in ended.errors
-    assert "program.cu(2)" in ended.errors
-    assert "must be a file, got" in run(tmp_path / "missing.cu").errors
-
-
-def test_a_function_of_another_library(tmp_path: Path) -> None:
-    program = tmp_path / "program.cu"
-    program.write_text(
-        'extern "C" int elsewhere();\nint main() { return elsewhere(); }\n'
-    )
-    ended = run(program)
-    assert ended.status == 1
-    assert ended.errors.startswith("error: program.cu cannot be loaded: ")
-    assert "undefined symbol: elsewhere" in ended.errors
