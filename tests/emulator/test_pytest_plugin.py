@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
+import pytest
 from backends import needs_emulator
 
 pytestmark = needs_emulator
+pytest_plugins = ["pytester"]
 
 TESTS = """
 import numpy as np
@@ -47,40 +44,39 @@ def test_of_the_package():
 """
 
 
-def output(
-    directory: Path, tests: str, *options: str, on_github: str = ""
-) -> list[str]:
+@pytest.fixture(autouse=True)
+def environment_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What pytest leaves to later tests, if they run in its process."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    monkeypatch.setenv("GPUSOLVE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("GITHUB_ACTIONS", "")
+
+
+def output(pytester: pytest.Pytester, tests: str, *options: str) -> list[str]:
     """The lines that pytest prints."""
-    (directory / "conftest.py").write_text(
-        'pytest_plugins = ["gpusolve.emulator.pytest_plugin"]\n'
-    )
-    (directory / "test_kernels.py").write_text(tests)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rf"]
-    done = subprocess.run(
-        [*command, "--strict-markers", *options], cwd=directory, text=True,
-        capture_output=True, env={**os.environ, "GITHUB_ACTIONS": on_github},
-    )  # fmt: skip
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return done.stdout.splitlines()
+    pytester.makeconftest('pytest_plugins = ["gpusolve.emulator.pytest_plugin"]')
+    pytester.makepyfile(test_kernels=tests)
+    quiet = ("-q", "-p", "no:cacheprovider", "-rf", "--strict-markers")
+    return pytester.runpytest_inprocess(*quiet, *options).outlines
 
 
-def outcomes(directory: Path, *options: str) -> set[str]:
-    """The tests that fail."""
-    lines = output(directory, TESTS, *options)
+@pytest.mark.parametrize(
+    ("options", "failing"),
+    [
+        ((), {"races", "of_the_package"}),
+        (("--cuda-emulate", "--cuda-races"), {"plain", "races", "memcheck"}),
+        (("--cuda-memcheck",), {"races", "of_the_package"}),
+    ],
+)
+def test_markers_options_and_the_fixture(
+    pytester: pytest.Pytester, options: tuple[str, ...], failing: set[str]
+) -> None:
+    lines = output(pytester, TESTS, *options)
     assert not [line for line in lines if line.startswith("::")]
     failed = [line.split()[1] for line in lines if line.startswith("FAILED")]
-    return {name.rpartition("::")[2] for name in failed}
-
-
-def test_markers_and_the_fixture(tmp_path: Path) -> None:
-    assert outcomes(tmp_path) == {"test_races", "test_of_the_package"}
-
-
-def test_options(tmp_path: Path) -> None:
-    every = {"test_plain", "test_races", "test_memcheck"}
-    assert outcomes(tmp_path, "--cuda-emulate", "--cuda-races") == every
-    found = outcomes(tmp_path, "--cuda-memcheck")
-    assert found == {"test_races", "test_of_the_package"}
+    assert {name.rpartition("::test_")[2] for name in failed} == failing
 
 
 FILE = """
@@ -115,10 +111,13 @@ __global__ void check(float* x) {
 """
 
 
-def test_a_failed_kernel_is_an_annotation(tmp_path: Path) -> None:
+def test_a_failed_kernel_is_an_annotation(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At the kernel's line if its file is in the repository, else at the launch."""
-    (tmp_path / "shift.cu").write_text(KERNEL)
-    printed = output(tmp_path, FILE, "--tb=short", on_github="true")
+    (pytester.path / "shift.cu").write_text(KERNEL)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    printed = output(pytester, FILE, "--tb=short")
     # The traceback ends at the kernel, and has no line of this package.
     at = printed.index("shift.cu:3: in shift")
     assert printed[at + 1].strip() == KERNEL.splitlines()[2].strip()
@@ -128,6 +127,6 @@ def test_a_failed_kernel_is_an_annotation(tmp_path: Path) -> None:
     assert file.startswith(
         f"::error file=shift.cu,line=3{message}shift.cu:3: data race"
     )
-    place = f"::error file=test_kernels.py,line=15{message}kernel.cu:3: data race"
+    place = f"::error file=test_kernels.py,line=14{message}kernel.cu:3: data race"
     assert text.startswith(place)
     assert check.endswith("assertion failed: threadIdx.x %25 2 == 0")
