@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backends import on_emulator
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import Case, affine, anything, is_even, is_positive, square
@@ -62,14 +61,6 @@ def test_map_of_several_arrays_of_different_dtypes(
     same(found, a.astype(np.float32) ** 2, strict=True)
     same(backend.call(gpusolve.map, keep, c), c, strict=True)
     same(gpusolve.map(times, [1, 2, 3], 10), [10, 20, 30])
-
-
-@on_emulator
-def test_map_in_any_schedule_of_threads_and_blocks(
-    backend: Any, schedule: str, rng: Generator
-) -> None:
-    x, y = rng.integers(-99, 99, (2, 3000), np.int32)
-    same(gpusolve.map(times, x, y), x * y, strict=True)
 
 
 # ---- fusion ----

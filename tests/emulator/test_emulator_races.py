@@ -6,6 +6,7 @@ Its reports must not depend on the order in which threads run.
 from __future__ import annotations
 
 import contextvars
+import itertools
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -96,7 +97,10 @@ def copied(function: str, faulty: str, records: int) -> Launch:
 
 
 FENCES = "device_fence, device_fence"
-WEAK = "device_fence, no_fence", "no_fence, device_fence", "no_fence, no_fence"
+KINDS = "no_fence", "block_fence", "device_fence"
+WEAK = [
+    f"{a}, {b}" for a, b in itertools.product(KINDS, KINDS) if f"{a}, {b}" != FENCES
+]
 
 # ---- between the threads of a block --------------------------------------------------
 
