@@ -26,6 +26,7 @@ def load(source: Source, architecture: int) -> None:
         assert module.kernel(symbol).sites
 
 
+@pytest.mark.slow
 def test_some_kernels_load_for_the_oldest_architecture() -> None:
     for source in some_sources():
         load(source, ARCHITECTURES[0])
