@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from itertools import cycle
-from typing import Any
 
 import numpy as np
-from gam_models import draw
+from gam_models import columns, draw
 from learner_columns import columns_at
 from together import together
 
@@ -30,31 +29,26 @@ LEARNERS = [
 ]  # fmt: skip
 
 
-def sample(family: Family, n: int = 80) -> tuple[dict[str, Any], Any]:
-    rng = np.random.default_rng(7)
-    data = {"x": rng.random(n), "z": rng.random(n), "g": np.resize([*"abcd"], n)}
-    return data, draw(family, np.sin(6 * data["x"]) + data["z"] - 0.5)
-
-
 @together(("family", "weighted"), zip(FAMILIES, cycle([True, False]), strict=False))
 def test_degrees_of_freedom_are_the_traces_of_the_hat_matrices(
     family: Family, weighted: bool
 ) -> None:
     """By the recursion of the n x n matrices."""
-    data, y = sample(family)
-    w = np.random.default_rng(0).integers(1, 4, 80) if weighted else np.ones(80)
+    data, start = columns(50), np.linspace(0, 1, 50)
+    y = draw(family, np.sin(6 * data["x"]) + data["z"] - 0.5)
+    w = np.random.default_rng(0).integers(1, 4, 50) if weighted else np.ones(50)
     model = BoostedGAM(LEARNERS, family=family, max_iter=12, step_rule="mboost")
-    found = aic_stop(model.fit(data, y, sample_weight=w, offset=np.linspace(0, 1, 80)))
-    B, hats = np.zeros((80, 80)), []
+    found = aic_stop(model.fit(data, y, sample_weight=w, offset=start))
+    B, hats = np.zeros((50, 50)), []
     for j, term in enumerate(model.terms_):
         X, K = columns_at(term, data), term.penalty()
         inner = X.T @ (w[:, None] * X) + model.lambda_[j] * K
         hats.append(X @ np.linalg.pinv(inner, 1e-12, hermitian=True) @ (X.T * w))
     for step, j in enumerate(model.selected_):
-        at = {"iteration": step + 1, "kind": "link", "offset": np.linspace(0, 1, 80)}
+        at = {"iteration": step + 1, "kind": "link", "offset": start}
         curved = family.information(model.predict(data, **at))
         H = hats[j] if curved is None else curved[:, None] * hats[j]
-        B += model.learning_rate * H @ (np.eye(80) - B)
+        B += model.learning_rate * H @ (np.eye(50) - B)
         np.testing.assert_allclose(found.df[step], np.trace(B), rtol=1e-6)
     if family.criteria[0] == "aic":
         expected = 2 * model.risk_[1:] + 2 * found.df
@@ -63,7 +57,7 @@ def test_degrees_of_freedom_are_the_traces_of_the_hat_matrices(
     np.testing.assert_allclose(found.values, expected, rtol=1e-12)
     if family.name == "binomial":  # of two classes, too
         classes = BoostedGAMClassifier(**model.get_params())
-        classes.fit(data, y > 0, sample_weight=w, offset=np.linspace(0, 1, 80))
+        classes.fit(data, y > 0, sample_weight=w, offset=start)
         np.testing.assert_allclose(aic_stop(classes).df, found.df, rtol=1e-12)
     f, h = np.linspace(-2, 2, 9), 1e-4
     losses = [family.loss(np.ones(9), f + k * h, np.float64(0)) for k in (-1, 0, 1)]

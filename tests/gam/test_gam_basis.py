@@ -11,8 +11,6 @@ from together import together
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines, CompactBasis, penalty_matrix
 
-DEGREES = range(6)
-
 
 def test_edges_of_the_range() -> None:
     """Values are clamped; training data are within; a range may have no width."""
@@ -97,17 +95,6 @@ def test_kernel_evaluates_any_array(view: str, dtype: Any) -> None:
         basis = BSplines.spanning(X, 8)
         assert not emulate(basis, X + 1).values.any()
     check_kernel(basis, X, dtype=dtype)
-
-
-@together("degree", DEGREES)
-@together("outside", ["linear", "clamp"])
-def test_kernel_evaluates_outside_the_range(
-    degree: int, outside: str, rng: np.random.Generator
-) -> None:
-    X = np.concatenate([rng.normal(0, 50, (40, 3)), np.zeros((1, 3)), np.ones((1, 3))])
-    X[-1, 2] = np.nextafter(1, 2)
-    basis = BSplines(np.zeros(3), np.ones(3), degree + 4, degree)
-    check_kernel(basis, X, outside=outside)
 
 
 @together("value", [-1e-9, 1 + 1e-9])
