@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gam_models import LEARNERS as EVERY
-from gam_models import SINGLE, draw
+from gam_models import SINGLE, columns, draw
 from together import together
 
 from gpusolve.gam import (
@@ -42,14 +42,8 @@ LEARNERS = {
 
 def data(seed: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
-    return {
-        "x": rng.random(N),
-        "z": rng.normal(size=N),
-        "g": np.resize([*"abcd"], N),
-        "h": rng.choice([1, 2], N),
-        "one": np.ones(N),
-        "narrow": 1 + np.finfo(float).eps * rng.integers(0, 4, N),
-    }
+    narrow = 1 + np.finfo(float).eps * rng.integers(0, 4, N)
+    return columns(N, seed) | {"one": np.ones(N), "narrow": narrow}
 
 
 def response(d: dict[str, Any]) -> np.ndarray:

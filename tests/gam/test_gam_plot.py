@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gam_models import columns
 from together import together
 
 from gpusolve.gam import (
@@ -37,19 +38,12 @@ LONG = [
 
 
 def data() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(5)
-    return {
-        "x": rng.random(N),
-        "z": rng.normal(size=N),
-        "g": rng.choice(["a", "b", "c"], N, p=[0.5, 0.2, 0.3]),
-        "h": rng.choice([1, 2], N),
-        "lon": rng.uniform(0, 9, N),
-        "lat": rng.uniform(40, 50, N),
-    }
+    return columns(N, seed=5)
 
 
 def response(d: dict[str, np.ndarray]) -> np.ndarray:
     f = np.sin(6 * d["x"]) + (d["g"] == "b") + d["z"] * d["x"] + np.sin(d["lon"])
+    f += (d["g"] == "c") * (d["lat"] - 47)
     return np.asarray(f + 0.1 * np.random.default_rng(6).normal(size=N))
 
 
@@ -72,11 +66,11 @@ KINDS = {
     "varying coefficient": (bbs("x", by="z"), ["x"], ["z"], {}),
     "varying map": (bspatial("lon", "lat", by="z", knots=4), ["lon", "lat"], ["z"], {}),
     "map by level": (
-        bspatial("lon", "lat", by="g", knots=4, df=9), ["lon", "lat"], [], {"g": "c"},
+        bspatial("lon", "lat", by="g", knots=4, df=13), ["lon", "lat"], [], {"g": "d"},
     ),
     "table": (bols("g") * brandom("h"), ["g", "h"], [], {}),
     "sum": (bols("x") + bbs("x", center=True, df=3), ["x"], [], {}),
-    "product": (bols("g") * bbs("x", df=7), ["x", "g"], [], {}),
+    "product": (bols("g") * bbs("x", df=9), ["x", "g"], [], {}),
     "three numbers": (bols("x", "lon", "lat"), ["x", "lon"], [], {"lat": None}),
 }  # fmt: skip
 
@@ -141,14 +135,14 @@ def test_the_figure_of_a_model() -> None:
     ends = [segment[:, 1] for segment in bounds.get_segments()]
     np.testing.assert_array_equal(np.transpose(ends), [drawn[1].lower, drawn[1].upper])
     names = [label.get_text() for label in axes["g"].get_xticklabels()]
-    assert names == [f"{level}\nn={(d['g'] == level).sum()}" for level in "abc"]
+    assert names == [f"{level}\nn={(d['g'] == level).sum()}" for level in "abcd"]
     (positions,) = axes["lon, lat"].lines
     np.testing.assert_array_equal(positions.get_xydata().T, [d["lon"], d["lat"]])
     groups = axes["lat by g"]
     legend = [text.get_text() for text in groups.get_legend().get_texts()]
-    assert legend == ["a", "b", "c"]
+    assert legend == [*"abcd"]
     assert [np.ptp(line.get_ydata()) > 0 for line in groups.lines[:2]] == [False, True]
-    assert len(groups.collections) == 3
+    assert len(groups.collections) == 4
     box = groups.get_legend().get_window_extent()
     assert box.x0 >= groups.get_window_extent().x1
     training, *folds, mean, _ = axes[f"risk: least after {cv.best_iteration}"].lines
@@ -166,9 +160,9 @@ def test_the_figure_of_a_model() -> None:
 def test_a_class_of_several() -> None:
     model = BoostedGAMClassifier([bbs("x"), bbs("z")], max_iter=9)
     model.fit(data(), data()["g"])
-    for fit in range(3):
+    for fit in range(4):
         figure = model.plot(["x"], fit=fit)
-        assert figure.get_suptitle() == f"binomial, class {'abc'[fit]}, 9 steps"
+        assert figure.get_suptitle() == f"binomial, class {'abcd'[fit]}, 9 steps"
         axes = axes_by_title(figure)
         curve, risk = axes["x"].lines[0], axes["risk"].lines[0].get_ydata()
         expected = model.partial_effect(0, {"x": curve.get_xdata()}, fit=fit)

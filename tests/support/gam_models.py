@@ -121,10 +121,12 @@ CLASSES = "binomial", "multinomial", "prop_odds"
 
 
 def columns(n: int = 60, seed: int = 0) -> Columns:
-    """Two numbers and a factor."""
+    """Numbers, places, and factors of four letters and of two numbers."""
     rng = np.random.default_rng(seed)
     letters = np.array([*"abcd", *rng.choice([*"abcd"], n - 4)])
-    return {"x": rng.random(n), "z": rng.random(n), "g": letters}
+    found = {"x": rng.random(n), "z": rng.random(n), "g": letters}
+    found |= {"lon": rng.uniform(5, 10, n), "lat": rng.uniform(45, 50, n)}
+    return found | {"h": rng.choice([1, 2], n)}
 
 
 def response(family: str, data: Columns, seed: int = 1) -> NDArray[Any]:
