@@ -88,18 +88,14 @@ def test_pairs_are_joint_effects_alone() -> None:
 # ---- the score, by least squares -----------------------------------------------------
 
 
-def hats(x: Any, knots: Any) -> Any:
-    """Linear B-splines: each function is 1 at its knot and 0 at all others."""
-    return np.stack([np.interp(x, knots, row) for row in np.eye(len(knots))], axis=1)
-
-
 def margin_by_hand(x: Any, bins: int = 5) -> tuple[Any, Any]:
     """All functions of a margin, and columns whose ridge is its penalty."""
     if x.dtype.kind == "U":
         F = (x[:, None] == np.unique(x)).astype(float)
         return F, F[:, :-1] - F[:, -1:]
     cuts = np.quantile(x, np.arange(1, bins) / bins)
-    F = hats(x, np.unique([x.min(), *cuts, x.max()]))
+    knots = np.unique([x.min(), *cuts, x.max()])
+    F = np.stack([np.interp(x, knots, row) for row in np.eye(len(knots))], axis=1)
     D = np.diff(np.eye(F.shape[1]), axis=0)
     return F, F @ np.linalg.pinv(D)
 

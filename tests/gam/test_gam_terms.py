@@ -12,6 +12,7 @@ import pandas as pd
 import patsy
 import pytest
 from backends import namespace, on_host
+from gam_models import columns
 from learner_columns import columns_at, design, learn
 from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
@@ -29,15 +30,11 @@ EPS = np.finfo(np.float64).eps
 @pytest.fixture
 def data(rng: np.random.Generator) -> dict[str, Any]:
     """Numeric columns x, z, lon, lat, day, and factors g of 4 levels and id of 12."""
-    g = np.concatenate([list("abcd"), rng.choice(list("abcd"), ROWS - 4)])
-    return {
+    found = columns(ROWS)
+    return found | {
         "x": np.concatenate([[-2.0, 3.0], rng.uniform(-2, 3, ROWS - 2)]),
-        "z": rng.standard_normal(ROWS),
-        "lon": rng.uniform(5, 10, ROWS),
-        "lat": rng.uniform(45, 50, ROWS),
         "day": rng.integers(0, 366, ROWS),
-        "g": g,
-        "ordered": pd.Categorical(g, ordered=True),
+        "ordered": pd.Categorical(found["g"], ordered=True),
         "id": [f"i{k}" for k in np.arange(ROWS) % 12],
     }
 
