@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from backends import is_cupy, on_host
 from gam_figures import additive
-from gam_models import SINGLE, draw, sample
+from gam_models import SINGLE, columns, draw, response, sample
 from together import together
 
 import gpusolve
@@ -250,57 +250,43 @@ def test_fitted_attributes(backend: Any, data: Data) -> None:
     assert not any(map(is_cupy, vars(model).values()))
 
 
-def mixed(n: int = 150, seed: int = 0) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    found = {"age": rng.uniform(20, 80, n), "sex": rng.choice(["f", "m"], n)}
-    found |= {"lon": rng.random(n), "lat": rng.random(n), "id": rng.integers(0, 6, n)}
-    return found
-
-
-def response(d: dict[str, Any]) -> np.ndarray:
-    f = np.sin(d["age"] / 10) + (d["sex"] == "m") + d["lon"] * d["lat"] + 0.1 * d["id"]
-    return np.asarray(f)
-
-
 MIXED: dict[Any, Any] = {
-    "age": bbs(df=3),
-    "sex": bols(),
+    "x": bbs(df=3),
+    "g": bols(),
     ("lon", "lat"): bspatial(knots=4),
-    "id": brandom(df=2),
+    "h": brandom(df=1),
 }
 
 
 def test_learners_and_features_have_names() -> None:
     """A mapping and a data frame are the same, by key or by name."""
-    d, new = mixed(), mixed(20, seed=1)
-    y = response(d)
+    d, new = columns(150), columns(20, seed=1)
+    y = response("gaussian", d)
     model = BoostedGAM(MIXED, max_iter=50).fit(d, y)
-    assert model.names_ == [
-        "bbs(age, df=3)", "bols(sex)", "bspatial(lon, lat, knots=4)",
-        "brandom(id, df=2)",
-    ]  # fmt: skip
+    names = ["bbs(x, df=3)", "bols(g)", "bspatial(lon, lat, knots=4)"]
+    assert model.names_ == [*names, "brandom(h, df=1)"]
     other = BoostedGAM(MIXED, max_iter=50).fit(pd.DataFrame(d), pd.Series(y))
     np.testing.assert_array_equal(model.coefficients_, other.coefficients_)
     assert other.feature_names_in_.tolist() == list(d)
-    frame = pd.DataFrame(new)[["id", "lat", "age", "lon", "sex"]]
+    frame = pd.DataFrame(new)[["h", "lat", "z", "x", "lon", "g"]]
     np.testing.assert_array_equal(model.predict(new), other.predict(frame))
     by_name = model.partial_effect(2, d)
     pairs = np.column_stack([d["lon"], d["lat"]])
     np.testing.assert_array_equal(by_name, model.partial_effect(2, pairs))
     for given in (("lon", "lat"), ("lat", "lon"), "lon", np.int8(2), -2):
         np.testing.assert_array_equal(model.partial_effect(given, d), by_name)
-    levels = model.partial_effect("sex", ["f", "m"])
-    women, men = (model.predict(d | {"sex": [sex] * 150}) for sex in "fm")
-    np.testing.assert_allclose(men - women, levels[1] - levels[0], rtol=1e-11)
+    levels = model.partial_effect("g", ["a", "d"])
+    first, last = (model.predict(d | {"g": [level] * 150}) for level in "ad")
+    np.testing.assert_allclose(last - first, levels[1] - levels[0], rtol=1e-11)
 
 
 def test_without_learners_every_column_has_one() -> None:
-    d = mixed()
-    y = response(d)
+    d = columns(150)
+    y = response("gaussian", d)
     model = BoostedGAM(max_iter=20).fit(d, y)
-    names = ["bbs(age)", "bols(sex)", "bbs(lon)", "bbs(lat)", "bbs(id)"]
+    names = ["bbs(x)", "bbs(z)", "bols(g)", "bbs(lon)", "bbs(lat)", "bbs(h)"]
     assert model.names_ == names
-    assert repr(model.terms_[0]) == "bbs('age', df=6, boundary='robust')"
+    assert repr(model.terms_[0]) == "bbs('x', df=6, boundary='robust')"
     backwards = dict(reversed(d.items()))
     np.testing.assert_array_equal(model.predict(backwards), model.predict(d))
 
@@ -507,23 +493,23 @@ def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) ->
     options |= {"warm_start": way == "warm start"}
     options |= {"interactions": int(way == "interactions")}
 
-    def columns(array: Any) -> Any:
+    def mixed(array: Any) -> Any:
         numbers = {j: array(x) for j, x in enumerate(X.T.copy())}
         return numbers | {3: np.array([*"aaabbbcccd"] * 6)}
 
     def fitted(array: Any) -> BoostedGAM:
-        given = columns(array), array(y), array(weights), array(start)
+        given = mixed(array), array(y), array(weights), array(start)
         model = BoostedGAM([*TERMS, brandom(3, df=2)], **options).fit(*given)
         return model.set_params(max_iter=5).fit(*given)
 
     with monkeypatch.context() as alone:
         alone.delenv("GPUSOLVE_EMULATE", raising=False)
-        expected, here = fitted(np.asarray), columns(np.asarray)
+        expected, here = fitted(np.asarray), mixed(np.asarray)
         prediction, effects = (
             expected.predict(here, offset=start),
             expected.effects(here),
         )
-    model, given = fitted(backend.array), columns(backend.array)
+    model, given = fitted(backend.array), mixed(backend.array)
     assert model.interactions_ == expected.interactions_
     assert len(model.interactions_) == (way == "interactions")
     np.testing.assert_array_equal(model.selected_, expected.selected_)
