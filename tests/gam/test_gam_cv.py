@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from gam_models import sample
 from sklearn.model_selection import PredefinedSplit
 from together import together
 
@@ -19,14 +19,9 @@ from gpusolve.gam import (
 
 # The weights of folds, which a validation does not show.
 from gpusolve.gam._boosting.folds import make_folds
+from gpusolve.gam.families import Gaussian
 
-Data = tuple[np.ndarray, np.ndarray]
-
-
-@pytest.fixture
-def data(rng: np.random.Generator) -> Data:
-    X = rng.random((90, 3))
-    return X, np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(90)
+X, Y = sample(Gaussian(), 90)
 
 
 # ---- folds ---------------------------------------------------------------------------
@@ -108,9 +103,8 @@ def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:
 # ---- the risk of rows left out -------------------------------------------------------
 
 
-def test_the_best_iteration_has_the_least_mean_risk(data: Data) -> None:
-    X, y = data
-    model = BoostedGAM(max_iter=150).fit(X, y)
+def test_the_best_iteration_has_the_least_mean_risk() -> None:
+    model = BoostedGAM(max_iter=150).fit(X, Y)
     cv = cv_stop(model, "kfold", n_folds=3, random_state=1)
     assert cv.risk.shape == (3, 151)
     best = cv.best_iteration
@@ -122,16 +116,15 @@ def test_the_best_iteration_has_the_least_mean_risk(data: Data) -> None:
 # ---- bootstrap -----------------------------------------------------------------------
 
 
-def test_intervals_are_quantiles_of_fits_to_samples(data: Data) -> None:
-    X, y = data
-    model = BoostedGAM([bbs(0, boundary=(0, 1)), bols(1)], max_iter=40).fit(X, y)
+def test_intervals_are_quantiles_of_fits_to_samples() -> None:
+    model = BoostedGAM([bbs(0, boundary=(0, 1)), bols(1)], max_iter=40).fit(X, Y)
     found = bootstrap_effects(model, 9, random_state=3)
     x = np.array([0.2, 0.5])
     weights = make_folds("bootstrap", np.ones(90), None, 9, 3).weights
     effects = []
     for w in weights:
         refitted = BoostedGAM([bbs(0, boundary=(0, 1)), bols(1)], max_iter=40)
-        refitted.fit(X, y, sample_weight=w)
+        refitted.fit(X, Y, sample_weight=w)
         level = refitted.partial_effect(0, X[:, 0]).mean()
         effects.append(refitted.partial_effect(0, x) - level)
     lower, upper = found.interval(0, x, level=0.5)
@@ -141,16 +134,15 @@ def test_intervals_are_quantiles_of_fits_to_samples(data: Data) -> None:
 
 @together("classes", [1, 3])
 def test_each_sample_may_have_its_own_number_of_iterations(
-    data: Data, classes: int
+    classes: int,
 ) -> None:
     """The same as separate fits to the samples, stopped by the rows that they omit."""
-    X, y = data
-    labels = np.digitize(y, np.quantile(y, [1 / 3, 2 / 3]))
-    kind, target = (BoostedGAM, y) if classes == 1 else (BoostedGAMClassifier, labels)
+    labels = np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3]))
+    kind, target = (BoostedGAM, Y) if classes == 1 else (BoostedGAMClassifier, labels)
     terms = [bbs(j, boundary=(0, 1), df=12) for j in range(3)]
-    model = kind(terms, learning_rate=1.0, max_iter=60).fit(X, target)
+    model = kind(terms, learning_rate=0.3, max_iter=60).fit(X, target)
     found = bootstrap_effects(model, 4, choose_steps=True, random_state=3)
-    folds = make_folds("bootstrap", np.ones(len(y)), None, 4, 3)
+    folds = make_folds("bootstrap", np.ones(len(Y)), None, 4, 3)
     cv = cv_stop(model, folds.weights.T)
     stops = cv.risk.argmin(axis=1)
     assert 0 < stops.min() < stops.max() < 60
