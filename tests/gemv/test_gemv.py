@@ -167,20 +167,6 @@ def test_launch_shapes_of_large_matrices(
         check_product(backend, rng, shape, dtype, layout, True)
 
 
-@on_emulator
-@transposed_or_not
-@together("dtype", DTYPES)
-def test_packs_and_remainders_of_rows(
-    backend: Any, dtype: str, transpose: bool, schedule: str, rng: Any
-) -> None:
-    """The reverse schedule places the start of an array at a page, which aligns packs.
-
-    The others place its end at a page: the last pack is partial, a read beyond faults.
-    """
-    for shape in ((5, 67), (67, 5), (33, 129), (3, 4301), (4301, 3)):
-        check_product(backend, rng, shape, dtype, "strided rows", transpose)
-
-
 # ---- batches ----
 
 
