@@ -497,17 +497,19 @@ def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) ->
         numbers = {j: array(x) for j, x in enumerate(X.T.copy())}
         return numbers | {3: np.array([*"aaabbbcccd"] * 6), 4: array(np.arange(60) % 4)}
 
-    def fitted(array: Any) -> BoostedGAM:
+    def fitted(array: Any, device: str) -> BoostedGAM:
         given = mixed(array), array(y), array(weights), array(start)
-        model = BoostedGAM([*TERMS, *map(brandom, (3, 4))], **options).fit(*given)
+        model = BoostedGAM(
+            [*TERMS, *map(brandom, (3, 4))], device=device, **options
+        ).fit(*given)
         return model.set_params(max_iter=5).fit(*given)
 
     with monkeypatch.context() as alone:
         alone.delenv("GPUSOLVE_EMULATE", raising=False)
-        expected, here = fitted(np.asarray), mixed(np.asarray)
+        expected, here = fitted(np.asarray, "cpu"), mixed(np.asarray)
         prediction = expected.predict(here, offset=start)
         effects = expected.effects(here)
-    model, given = fitted(backend.array), mixed(backend.array)
+    model, given = fitted(backend.array, "auto"), mixed(backend.array)
     assert model.interactions_ == expected.interactions_
     assert len(model.interactions_) == (way == "interactions")
     np.testing.assert_array_equal(model.selected_, expected.selected_)
