@@ -505,7 +505,7 @@ def test_blocks_of_a_row_share_a_segment_of_x(
     sums += [np.zeros(M, np.float32)] * 18  # the tree has 32 leaves
     same(y, added_by_a_tree(np.stack(sums, axis=1)))
     assert (y != added_in_order(terms)).any()
-    blocks_of_rows = 2
+    blocks_of_rows = -(-M // 256)
     assert kernel.blocks == 14 * blocks_of_rows
     assert kernel.arrays["x"].lanes == N * blocks_of_rows
     assert adds.arrays["sums"].lanes == kernel.arrays["sums"].lanes == 14 * M
