@@ -120,7 +120,7 @@ def test_order_of_threads() -> None:
     np.testing.assert_array_equal(arrivals("reverse"), [threads[::-1]] * 3)
     rows = np.vstack([arrivals("random", seed) for seed in (0, 1)])
     assert len(np.unique(rows, axis=0)) == 6, "blocks and seeds must differ"
-    assert (np.diff(rows // 32) < 0).any(axis=1).all(), "warps must take turns"
+    assert len(np.unique(rows[:, 0] // 32)) > 1, "another warp must be first"
     np.testing.assert_array_equal(np.sort(rows, axis=1), [threads] * 6)
 
 
