@@ -89,7 +89,7 @@ def of_records(threads: int = 64, members: int = 9) -> tuple[Any, ...]:
     moved = sum(np.unique(request).size for request in requests)
     counts = {"requests": 2 * members, "sectors": moved, "bytes": x.nbytes}
     return (
-        "copy_records", 1, threads, (x, zeros(x.size)),
+        "copy_items<Record>", 1, threads, (x, zeros(x.size)),
         {f"arrays.{a}.{key}": count for a in "xy" for key, count in counts.items()},
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ COUNTS: dict[str, tuple[Any, ...]] = {
     ),
     **{f"stride {stride}": strided(stride) for stride in (2, 8, 32)},
     "packs of 16 bytes": (
-        "copy_packs", 1, 64, (floats(256), zeros(256)),
+        "copy_items<Four>", 1, 64, (floats(256), zeros(256)),
         {"arrays.x.requests": 2, "arrays.x.sectors": 32, "arrays.x.fewest_sectors": 32},
     ),
     "records": of_records(),
@@ -189,7 +189,7 @@ COUNTS: dict[str, tuple[Any, ...]] = {
     ),
     # Lanes that leave a loop early stay in their requests.
     "lanes that leave": (
-        "loop", 1, 32, (floats(40), zeros(32), I32(40)),
+        "loop<1>", 1, 32, (floats(40), zeros(32), I32(40)),
         {"arrays.x.requests": 2, "arrays.x.lanes": 40, "active_lanes": (40 + 32) / 3},
     ),
     "float32": arithmetic("f4", "float", "float32"),

@@ -235,7 +235,7 @@ def test_a_remainder_is_many_instructions() -> None:
 
 def test_loads_again_are_answered_by_the_cache_that_has_room() -> None:
     n = 1 << 13
-    report = costs_of("read_twice", 1, 256, floats(n), np.zeros(256, "f"), np.int32(n))
+    report = costs_of("loop<2>", 1, 256, floats(n), np.zeros(256, "f"), np.int32(n))
     (costs,) = report.kernels
     sectors = n // 8
     assert costs.first_loads == costs.reuse.total() == sectors

@@ -14,19 +14,15 @@ struct alignas(16) Four {
     float values[4];
 };
 
-__global__ void copy_packs(const Four* x, Four* y) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    const Four pack = x[i];
-    y[i] = pack;
-}
-
 struct Record {
     float values[9];
 };
 
-__global__ void copy_records(const Record* x, Record* y) {
+template <class Item>
+__global__ void copy_items(const Item* x, Item* y) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    y[i] = x[i];
+    const Item item = x[i];
+    y[i] = item;
 }
 
 template <int width>
@@ -124,9 +120,12 @@ __global__ void branch_in_iteration(const float* x, float* y) {
         if (threadIdx.x == k) y[k] = x[k];
 }
 
+/// Every thread of a block adds its part of n elements, `turns` times.
+template <int turns>
 __global__ void loop(const float* x, float* y, int n) {
     float total = 0;
-    for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
+    for (int turn = 0; turn < turns; ++turn)
+        for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
     y[threadIdx.x] = total;
 }
 
@@ -157,14 +156,6 @@ __global__ void branch(float* x, int split) {
 
 __global__ void remainders(unsigned* x, unsigned n) {
     x[threadIdx.x] = x[threadIdx.x] % n;
-}
-
-/// Every thread adds the same n elements, twice.
-__global__ void read_twice(const float* x, float* y, int n) {
-    float total = 0;
-    for (int turn = 0; turn < 2; ++turn)
-        for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
-    y[threadIdx.x] = total;
 }
 
 __global__ void add_row(const float* x, float* y, int which) {
