@@ -131,8 +131,17 @@ def test_a_path_is_that_of_dense_matrices(family: Any) -> None:
 
 @pytest.mark.parametrize("rule", ["mboost", "scaled"])
 def test_a_path_without_the_compiled_object(hidden_object: None, rule: str) -> None:
-    for family in (families.Gaussian(), families.Poisson(), families.Multinomial(3)):
+    """Also if a warm start begins with the second parameter."""
+    both = DISTRIBUTIONS["gaussian"]("cyclic" if rule == "mboost" else "noncyclic")
+    several = families.Multinomial(3), both
+    for family in (families.Gaussian(), families.Poisson(), *several):
         check_paths(family, rule, 12)
+    data = columns(90)
+    y = draw(both, np.sin(6 * data["x"]))
+    whole = estimator(both, step_rule=rule, max_iter=8).fit(data, y)
+    model = estimator(both, step_rule=rule, max_iter=5, warm_start=True).fit(data, y)
+    model.set_params(max_iter=8).fit(data, y)
+    np.testing.assert_array_equal(model.selected_, whole.selected_)
 
 
 SHORT = [
