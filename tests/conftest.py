@@ -17,7 +17,6 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # waiting threads would spin
 
-import cupy_stand_in
 import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
@@ -147,6 +146,8 @@ def variables() -> dict[str, str]:
 def stand_in(request: pytest.FixtureRequest) -> Iterator[None]:
     """Install the stand-in for CuPy in GPU tests if GPUSOLVE_TEST_STAND_IN is set."""
     if STAND_IN and request.node.get_closest_marker("gpu"):
+        import cupy_stand_in
+
         with cupy_stand_in.installed():
             yield
     else:

@@ -18,7 +18,6 @@ TOKEN = re.compile(r"`([^`]+/[^`]+)`")
 
 PAGE = paper_map.MAP.read_text()
 ROWS = paper_map.rows(PAGE)
-MARKERS = paper_map.markers()
 
 
 def test_every_table_has_the_same_columns() -> None:
@@ -55,22 +54,26 @@ def test_a_cited_notebook_mentions_what_it_is_cited_for(row: paper_map.Row) -> N
 
 def test_the_claims_are_those_of_the_tests() -> None:
     """``make tables`` writes the page."""
-    assert paper_map.filled(PAGE, MARKERS) == PAGE
+    assert paper_map.filled(PAGE, paper_map.markers()) == PAGE
 
 
 @together("row", ROWS, ids=lambda row: row.name)
 def test_a_test_holds_each_row_that_can_be_run(row: paper_map.Row) -> None:
-    marked = any(marker.row == row.name for marker in MARKERS)
+    marked = any(marker.row == row.name for marker in paper_map.markers())
     assert marked != row.cells[-1].startswith("text: ")
 
 
 def test_each_marker_has_one_row() -> None:
     names = [row.name for row in ROWS]
-    assert [marker for marker in MARKERS if names.count(marker.row) != 1] == []
+    assert [
+        marker for marker in paper_map.markers() if names.count(marker.row) != 1
+    ] == []
 
 
 def test_a_test_names_the_numbers_of_its_claim() -> None:
-    missing = [(marker, paper_map.missing_numbers(marker)) for marker in MARKERS]
+    missing = [
+        (marker, paper_map.missing_numbers(marker)) for marker in paper_map.markers()
+    ]
     assert not [(marker.test, numbers) for marker, numbers in missing if numbers]
 
 

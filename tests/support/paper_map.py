@@ -13,6 +13,7 @@ here". Markers are read from the source, so no test is imported.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import re
 from collections.abc import Iterator
@@ -60,6 +61,7 @@ class Row(NamedTuple):
         return f"{self.document}, {self.cells[0]}"
 
 
+@functools.cache
 def markers() -> list[Marker]:
     """All markers of the tests, by file and line."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
