@@ -31,7 +31,9 @@ help: ## this list
 demo: $(VENV)/demo ## install, solve 260,000 systems, and draw into build/demo
 	@$(BIN)/python benchmarks/demo.py
 
-test: lint $(VENV)/object $(VENV)/nvcc ## format, lint, types, and the quick tests
+# Types are checked on one core, and packages are downloaded, while the objects are compiled.
+test: $(VENV)/test ## format, lint, types, and the quick tests
+	$(MAKE) --jobs=3 --output-sync lint $(VENV)/object $(VENV)/nvcc
 	$(PYTEST) -m "not slow and not gpu" --durations=10
 
 test-all: test $(VENV)/test-all ## slow tests, too
