@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,17 +101,6 @@ def test_options_define_macros(tmp_path: Path) -> None:
     assert x[0] == 9
 
 
-def test_what_the_emulator_cannot_do_is_refused() -> None:
-    with pytest.raises(CompileError, match="unrecognized option -O3"):
-        scaled("-O3")
-    with pytest.raises(ValueError, match="backend must be 'nvrtc' or 'nvcc', got 'x'"):
-        RawKernel(SCALE, "scale", (), "x")
-    with pytest.raises(ValueError, match="translate_cucomplex must be False"):
-        RawKernel(SCALE, "scale", (), "nvrtc", True)
-    with pytest.raises(CompileError, match="does not compile"):
-        RawKernel(SCALE, "missing")
-
-
 # ---- shared memory -------------------------------------------------------------------
 
 COPY = """
@@ -165,19 +156,6 @@ def test_a_kernel_limits_the_threads_of_its_blocks(declared: str) -> None:
 # ---- modules -------------------------------------------------------------------------
 
 
-def test_too_much_static_shared_memory_is_refused() -> None:
-    """A block has 48 KB: 12288 floats."""
-    source = """
-    template <int n> __global__ void f(float* x) {
-        __shared__ float tile[n];
-        tile[threadIdx.x] = 1;
-        x[threadIdx.x] = tile[threadIdx.x];
-    }"""
-    RawKernel(source, "f<12288>")
-    with pytest.raises(CompileError, match=r"f<12289>.* has 49156 bytes"):
-        RawKernel(source, "f<12289>")
-
-
 def test_kernels_of_a_module_share_its_variables() -> None:
     module = RawModule(MODULE, name_expressions=["apply<float>"])
     weights = module.get_global("weights").view(np.float32)
@@ -206,11 +184,6 @@ def test_two_modules_have_variables_of_their_own() -> None:
     first, second = RawModule(MODULE), RawModule(MODULE)
     first.get_global("launches")[:] = 1
     assert not second.get_global("launches").any()
-
-
-def test_a_variable_that_a_module_lacks() -> None:
-    with pytest.raises(ValueError, match="the module has no variable 'other'"):
-        RawModule(MODULE).get_global("other")
 
 
 # ---- PTX of other compilers ----------------------------------------------------------
@@ -258,23 +231,48 @@ def test_a_module_of_ptx(tmp_path: Path) -> None:
         assert add.attributes["num_regs"] == 32
 
 
-def test_errors_in_a_module_of_ptx() -> None:
-    add = RawModule(ptx=PTX).get_function("add")
-    x = np.arange(4, dtype=np.int32)
-    with pytest.raises(KernelError, match=r"PTX:19: reads element 4 of argument 1"):
-        add((1,), (32,), (x, np.uint32(5)))
-    with pytest.raises(TypeError, match=r"argument 2 of add must be .* of 4 bytes"):
-        add((1,), (32,), (x, np.int64(3)))
-    with pytest.raises(TypeError, match=r"must have 2 arguments .*, got 1"):
-        add((1,), (32,), (x,))
-    with pytest.raises(CompileError, match="must be a kernel of the source: add"):
-        RawModule(ptx=PTX).get_function("subtract")
-    with pytest.raises(CompileError, match="add: PTX line 17: "):
-        RawModule(ptx=PTX.replace("mul.wide", "mul.wise")).get_function("add")
-    with pytest.raises(CompileError, match=r"must have a \.target"):
-        RawModule(ptx="not PTX")
-    with pytest.raises(ValueError, match="either code or ptx"):
-        RawModule("", ptx=PTX)
+# ---- errors --------------------------------------------------------------------------
+
+TILE = """
+template <int n> __global__ void f(float* x) {
+    __shared__ float tile[n];
+    tile[threadIdx.x] = 1;
+    x[threadIdx.x] = tile[threadIdx.x];
+}"""
+
+
+def add(*arguments: Any) -> None:
+    kernel = RawModule(ptx=PTX).get_function("add")
+    kernel((1,), (32,), (np.arange(4, dtype=np.int32), *arguments))
+
+
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: scaled("-O3"), CompileError, "unrecognized option -O3"),
+    (lambda: RawKernel(SCALE, "missing"), CompileError, "does not compile"),
+    (lambda: RawKernel(SCALE, "scale", (), "x"),
+     ValueError, "backend must be 'nvrtc' or 'nvcc', got 'x'"),
+    (lambda: RawKernel(SCALE, "scale", (), "nvrtc", True),
+     ValueError, "translate_cucomplex must be False"),
+    # A block has 48 KB: 12288 floats.
+    (lambda: (RawKernel(TILE, "f<12288>"), RawKernel(TILE, "f<12289>")),
+     CompileError, "f<12289>.* has 49156 bytes"),
+    (lambda: RawModule(MODULE).get_global("other"),
+     ValueError, "the module has no variable 'other'"),
+    (lambda: RawModule("", ptx=PTX), ValueError, "either code or ptx"),
+    (lambda: add(np.uint32(5)), KernelError, "PTX:19: reads element 4 of argument 1"),
+    (lambda: add(np.int64(3)), TypeError, "argument 2 of add must be .* of 4 bytes"),
+    (lambda: add(), TypeError, "must have 2 arguments .*, got 1"),
+    (lambda: RawModule(ptx=PTX).get_function("subtract"),
+     CompileError, "must be a kernel of the source: add"),
+    (lambda: RawModule(ptx=PTX.replace("wide", "wise")).get_function("add"),
+     CompileError, "add: PTX line 17: "),
+]  # fmt: skip
+
+
+@together(("call", "error", "message"), ERRORS)
+def test_errors_say_what_is_wrong(call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_strong_accesses_to_vectors_are_whole() -> None:
