@@ -366,32 +366,24 @@ def test_endless_loop_is_ended_with_its_line(order: Any, by_atomics: str) -> Non
 
 # ---- invalid launches ----------------------------------------------------------------
 
-ONE = np.zeros(1)
+ONE, ZERO = np.zeros(1), np.int32(0)
+
+WRONG: list[tuple[tuple[Any, ...], str]] = [
+    ((ONE, 0, ONE), r"must have 4 arguments \(x, from, y, to\), got 3"),
+    ((ONE, 0, ONE, ZERO), "from of .* be int, got a Python int, .* as int64"),
+    ((ONE, 0.5, ONE, ZERO), "from of .* be int, .* passed as float64"),
+    ((ONE, np.float32(0), ONE, ZERO), "from .* be int, got a float32 value"),
+    ((ONE, ONE, ONE, ZERO), "from of .* be int, got an array of float64"),
+    ((1.0, ZERO, ONE, ZERO), "x .* pointer to double, got a Python float$"),
+    ((np.zeros(1, "f4"), ZERO, ONE, ZERO),
+     "x of copy_element<double> must be a pointer to double, .* of float32"),
+    ((ONE, ZERO, np.zeros(1, np.int64), ZERO), "y .* array of int64"),
+    ((ONE, ZERO, "y", ZERO), "y .* got 'y'"),
+]  # fmt: skip
+"""Arguments of `copy_element`, and the error."""
 
 
-@together(
-    ("arguments", "message"),
-    [
-        ((ONE, 0, ONE), r"must have 4 arguments \(x, from, y, to\), got 3"),
-        (
-            (ONE, 0, ONE, np.int32(0)),
-            "from of .* be int, got a Python int, .* as int64",
-        ),
-        ((ONE, 0.5, ONE, np.int32(0)), "from of .* be int, .* passed as float64"),
-        ((ONE, np.float32(0), ONE, np.int32(0)), "from .* be int, got a float32 value"),
-        ((ONE, ONE, ONE, np.int32(0)), "from of .* be int, got an array of float64"),
-        (
-            (1.0, np.int32(0), ONE, np.int32(0)),
-            "x .* pointer to double, got a Python float$",
-        ),
-        (
-            (np.zeros(1, np.float32), np.int32(0), ONE, np.int32(0)),
-            "x of copy_element<double> must be a pointer to double, .* of float32",
-        ),
-        ((ONE, np.int32(0), np.zeros(1, np.int64), np.int32(0)), "y .* array of int64"),
-        ((ONE, np.int32(0), "y", np.int32(0)), "y .* got 'y'"),
-    ],
-)
+@together(("arguments", "message"), WRONG)
 def test_wrong_arguments_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         run_one_block(*copy, *arguments, threads=1)
