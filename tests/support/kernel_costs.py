@@ -111,15 +111,9 @@ def _limited_calls() -> Iterator[Call]:
     x, y = integers(2, n)
 
     def limited(
-        name: str,
-        floor: float,
-        moved: float | None,
-        function: Any,
-        *args: Any,
-        **options: Any,
+        name: str, floor: float, moved: Any, *call: Any, **options: Any
     ) -> Call:
-        run = partial(function, *args, **options)
-        return Call(name, args[0].size, run, floor, moved)
+        return Call(name, call[1].size, partial(*call, **options), floor, moved)
 
     yield limited("map of one array", 8, None, partial(gpusolve.map, SQUARE), x)
     yield limited("map of two arrays", 12, None, partial(gpusolve.map, TIMES), x, y)
@@ -205,10 +199,8 @@ OF_ARRAYS = (
 
 def report_of(call: Call) -> Any:
     """Run the call on the emulator, and count its costs."""
-    with (
-        mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"),
-        emulator.profile() as report,
-    ):
+    emulated = mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1")
+    with emulated, emulator.profile() as report:
         call.run()
     return report
 
@@ -239,28 +231,14 @@ Row = dict[str, float]
 """Values by heading."""
 
 HEADINGS = (
-    "launches",
-    "blocks",
-    "barriers",
-    "grid barriers",
-    "bytes / element",
-    "of fewest",
-    "of distinct",
-    "lanes",
-    "wavefronts",
-    "of requests",
-    "shared lanes",
-    "atomics",
-    "shuffles",
-    "instructions",
+    *("launches", "blocks", "barriers", "grid barriers", "bytes / element"),
+    *("of fewest", "of distinct", "lanes", "wavefronts", "of requests"),
+    *("shared lanes", "atomics", "shuffles", "instructions"),
 )
 
 HOST_HEADINGS = (
-    "launches",
-    "allocations",
-    "memsets",
-    "bytes / element",
-    "cached bytes / element",
+    *("launches", "allocations", "memsets"),
+    *("bytes / element", "cached bytes / element"),
 )
 
 OF_CALLS, OF_KERNELS_OF_CALLS = "call | elements", "call | kernel"
@@ -294,14 +272,9 @@ def kernel_row(costs: Costs, elements: int) -> Row:
 
 def rows_of(call: Call, report: Any) -> dict[str, Row]:
     """The rows of a call in the table, by kernel; `ALL_KERNELS` for the call itself."""
-    host, sums = report.host, sums_of(report)
-    values = (
-        host.launches,
-        host.allocations,
-        host.memsets,
-        SECTOR_BYTES * sums["sectors"] / call.elements,
-        SECTOR_BYTES * sums["distinct_sectors"] / call.elements,
-    )
+    host, sums, bytes = report.host, sums_of(report), SECTOR_BYTES / call.elements
+    moved = bytes * sums["sectors"], bytes * sums["distinct_sectors"]
+    values = host.launches, host.allocations, host.memsets, *moved
     rows = {ALL_KERNELS: dict(zip(HOST_HEADINGS, values, strict=True))}
     for kernel in report.kernels:
         rows[kernel.name] = kernel_row(costs_of(kernel), call.elements)
@@ -338,16 +311,17 @@ def changes(
     if written.keys() != found.keys():
         return [f"kernels are {sorted(found)}, in the table {sorted(written)}"]
     ignored = RATIOS | (set() if same_compiler else OF_THE_COMPILER)
-    found_changes = []
-    for kernel, row in written.items():
-        for heading, old in row.items():
-            new = float(_shown(found[kernel][heading]))
-            change = _change(heading, old, new, same_compiler)
-            if change and heading not in ignored:
-                found_changes.append(
-                    f"{kernel}: {heading} {change}, from {old:g} to {new:g}"
-                )
-    return found_changes
+    pairs = (
+        (f"{kernel}: {heading}", heading, old, float(_shown(found[kernel][heading])))
+        for kernel, row in written.items()
+        for heading, old in row.items()
+        if heading not in ignored
+    )
+    return [
+        f"{name} {change}, from {old:g} to {new:g}"
+        for name, heading, old, new in pairs
+        if (change := _change(heading, old, new, same_compiler))
+    ]
 
 
 def _change(heading: str, old: float, new: float, same_compiler: bool) -> str:

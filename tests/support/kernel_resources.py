@@ -175,8 +175,7 @@ def code_of(compiled: Compiled) -> list[Code]:
     files = metadata.files("nvidia-cuda-nvdisasm") or []
     program = next(file.locate() for file in files if file.name == "nvdisasm")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.cubin)
-        file.flush()
+        Path(file.name).write_bytes(compiled.cubin)
         command = [str(program), "--print-code", file.name]
         listing = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
     _, *parts = KERNEL.split(listing)
@@ -199,18 +198,10 @@ def rows_of(source: Source) -> list[Row]:
         compiled = pool.map(partial(compile_source, source), ARCHITECTURES)
         made = dict(zip(ARCHITECTURES, compiled, strict=True))
     resources = {one: resources_of(source, found) for one, found in made.items()}
-    return [
-        Row(source.operators, *kernel)
-        for kernel in zip(
-            source.instances,
-            [
-                dict(zip(resources, cells, strict=True))
-                for cells in zip(*resources.values(), strict=True)
-            ],
-            code_of(made[DISASSEMBLED]),
-            strict=True,
-        )
-    ]
+    by_kernel = zip(*resources.values(), strict=True)
+    rows = [dict(zip(resources, cells, strict=True)) for cells in by_kernel]
+    parts = zip(source.instances, rows, code_of(made[DISASSEMBLED]), strict=True)
+    return [Row(source.operators, *part) for part in parts]
 
 
 def included(text: str) -> set[str]:
