@@ -151,12 +151,28 @@ def test_rows_that_only_a_point_satisfies_are_active(backend: Any) -> None:
 
 SUM = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
 
+ALONG = np.array([0.05, 0.17, -0.13])
+"""Orthogonal to the rows of `PLANE`, of which the last is the sum of the others."""
+PLANE = np.array([[0.1, 0.2, 0.3], [0.7, 0.1, 0.4]])
+PLANE = np.vstack([PLANE, PLANE.sum(axis=0)])
+
 
 @together(
     ("A", "b", "given", "x_bar", "expected"),
     [
         # x is on the constraint, and would be there without it.
         (np.eye(2), [1.0, 0.0], SUM, [1, 0], {"b": [1, 0], "b_ub": [0]}),
+        # Dependent rows leave a direction in which x leaves the constraint.
+        (
+            *(np.eye(3), np.ones(3)),
+            {
+                "A_ub": [[1, 1, 1]],
+                "b_ub": [3],
+                "A_eq": PLANE,
+                "b_eq": PLANE.sum(axis=1),
+            },
+            *([1, 0, 0], {"b": ALONG * ALONG[0] / (ALONG @ ALONG), "b_ub": [0]}),
+        ),
         # A multiplier of zero keeps the variable at its bound.
         (np.eye(2), [1.0, 0.0], {"bounds": (0, np.inf)}, [1, 1], {"b": [1, 0]}),
         # Dependent columns change by the least norm.
@@ -180,7 +196,7 @@ def test_small_systems(
         if value is None:
             assert getattr(found, name) is None
         else:
-            assert_allclose(getattr(found, name), value, atol=1e-15)
+            assert_allclose(getattr(found, name), value, atol=1e-14)
 
 
 def test_a_system_without_a_solution_does_not_affect_others(rng: Generator) -> None:
