@@ -171,7 +171,7 @@ def random_programs(index: int, systems: int) -> Bounded:
 @each_method
 def test_certified_programs_are_optimal(backend: Any, method: str, index: int) -> None:
     """Singular, nearly singular and badly scaled G; at most some are not certified."""
-    given = random_programs(index, 8 if backend.emulated else 32)
+    given = random_programs(index, 16 if backend.emulated else 64)
     (A, b), options = given.weighted(), given.options()
     del options["weights"]
     G, c = np.swapaxes(A, -1, -2) @ A, (b[:, None] @ A)[:, 0]
