@@ -218,35 +218,30 @@ def test_integers_beyond_float64_fail_in_their_chunk() -> None:
         result.status.compute(scheduler="sync")
 
 
-@pytest.mark.parametrize(
-    ("A", "b", "message"),
-    [
-        ((M, N), (SYSTEMS, 2), r"b must .* last axis, .*b\.rechunk\(\{-1: -1\}\)"),
-        ((2, N), (10, M), r"A must .* last 2 axes, .*A\.rechunk\(\{-2: -1, -1: -1\}\)"),
-        ((M, 1), (10, M), r"A must .* last 2 axes, .*A\.rechunk\(\{-2: -1, -1: -1\}\)"),
-    ],
-)
-def test_chunks_that_divide_a_system(A: Any, b: Any, message: str) -> None:
-    matrix = da.ones((M, N), chunks=A)
-    spectra = da.ones((SYSTEMS, M), chunks=b)
+CHUNKED = da.ones((SYSTEMS, M), chunks=(10, M))
+OF_A = r"A must .* last 2 axes, .*A\.rechunk\(\{-2: -1, -1: -1\}\)"
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"b": CHUNKED.rechunk({1: 2})},
+        r"b must .* last axis, .*b\.rechunk\(\{-1: -1\}\)",
+    ),
+    ({"A": da.ones((M, N), chunks=(2, N))}, OF_A),
+    ({"A": da.ones((M, N), chunks=(M, 1))}, OF_A),
+    ({"b": CHUNKED[CHUNKED[:, 0] > 0]}, r"call b\.compute_chunk_sizes\(\) first"),
+    ({"devices": "all"}, "devices and out must be None for dask"),
+    ({"out": {}}, "devices and out must be None for dask"),
+]
+
+
+@together(("given", "message"), REFUSED, ids=str)
+def test_what_chunks_may_not_be(given: dict[str, Any], message: str) -> None:
+    valid = {"A": da.ones((M, N)), "b": CHUNKED}
+    gpusolve.nnls(**valid)
     with pytest.raises(ValueError, match=message):
-        gpusolve.nnls(matrix, spectra)
-    axes = {-1: -1}, {-2: -1, -1: -1}
-    gpusolve.nnls(matrix.rechunk(axes[1]), spectra.rechunk(axes[0]))
+        gpusolve.nnls(**valid | given)
     with pytest.raises(ValueError, match=r"G must have one chunk .* call G\.rechunk"):
         gpusolve.bounded_qp(da.ones((4, 6, 6), chunks=(4, 3, 6)), np.ones(6))
-
-
-def test_chunks_of_unknown_sizes() -> None:
-    b = da.ones((SYSTEMS, M), chunks=(10, M))
-    with pytest.raises(ValueError, match=r"call b\.compute_chunk_sizes\(\) first"):
-        gpusolve.nnls(np.ones((M, N)), b[b[:, 0] > 0])
-
-
-@pytest.mark.parametrize("option", [{"devices": "all"}, {"out": {}}])
-def test_options_of_blocks_are_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="devices and out must be None for dask"):
-        gpusolve.nnls(np.ones((M, N)), da.ones((4, M), chunks=(2, M)), **option)
 
 
 # ---- boosted models ------------------------------------------------------------------

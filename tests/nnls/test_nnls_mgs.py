@@ -55,12 +55,7 @@ def test_line_10(backend: Any) -> None:
         ("forward", (2, 1, 9, 6), {}),
         ("reverse", (9, 6), {}),
         ("random", (2, 1, 9, 6), {"l1": 0.1, "l2": 0.2, "weights": "random"}),
-        (
-            "random",
-            (5, 8),
-            {"l2": "random", "weights": "random", "warm_start": "random"},
-        ),
-        ("reverse", (9, 6), {"l1": "random", "warm_start": "random"}),
+        ("random", (5, 8), dict.fromkeys(("l1", "l2", "warm_start"), "random")),
         ("forward", (9, 6), {"warm_start": "random", "tol": 1e-3}),
         ("forward", (2, 1, 5, 0), {}),
         ("forward", (2, 1, 0, 5), {"l2": 1.0}),
