@@ -23,6 +23,7 @@ from gpusolve.studies._compared import (
     block_pivoting,
     interior_point,
     l1_ls,
+    mgs,
     normal_equations,
     pqn,
 )
@@ -255,6 +256,15 @@ def test_the_columns_of_algorithm_1_enter_and_leave(
         x, counts = lawson_hanson(A[k], b[k], 1.0)
         assert_allclose(result.x[k], x, atol=1e-11)
         assert [result.n_updates[k], result.n_downdates[k]] == counts
+
+
+def test_r_of_mgs_is_as_printed() -> None:
+    """Products with columns themselves: Q loses its orthogonality, and QR leaves A."""
+    A, b = EXPERIMENTS["shifted_gaussians"](1, size=40)
+    solution = mgs.PassiveSolution(scale(A[:, ::2], b[0]))
+    solution.of(np.ones(20, bool))
+    Q, R = solution.factors.factors()
+    assert np.abs(Q @ R - solution.factors.A.values).max() > 1e-13
 
 
 @pytest.mark.paper("Luo, 7 lsqnonneg")
