@@ -445,7 +445,7 @@ class EmulatedDevice:
     def shared_memory_per_block(self) -> int:
         from .. import _emulator
 
-        return _emulator.shared_memory_per_block
+        return _emulator.shared_memory_per_block()
 
     @property
     def has_watchdog(self) -> bool:

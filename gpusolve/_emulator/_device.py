@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 
 from ._errors import LaunchError
+from ._setting import Setting
 
 INVALID_VALUE, INVALID_CONFIGURATION, COOPERATIVE_LAUNCH_TOO_LARGE = 1, 9, 720
 """Errors of CUDA: cudaErrorInvalidValue and so on."""
 
 multiprocessors = 2
-shared_memory_per_block = 99 * 1024
 static_shared_memory = 48 * 1024
 threads_per_block = 1024
 warp_threads = 32
@@ -24,12 +24,19 @@ warp_threads = 32
 threads_per_multiprocessor = 1536
 blocks_per_multiprocessor = 16
 resident_threads = multiprocessors * threads_per_multiprocessor
-shared_memory_per_multiprocessor = 100 * 1024
 _SHARED_MEMORY_RESERVED = 1024
 """Bytes per block that CUDA reserves."""
 
+SHARED_MEMORY = Setting("shared memory", lambda: 100 * 1024)
+"""Bytes of a multiprocessor. A `with` statement can choose the size of another GPU."""
+
 _LARGEST_BLOCK = (1024, 1024, 64)
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)
+
+
+def shared_memory_per_block() -> int:
+    """The most bytes of shared memory of a block."""
+    return SHARED_MEMORY.value() - _SHARED_MEMORY_RESERVED
 
 
 def resident_blocks(
@@ -44,13 +51,13 @@ def resident_blocks(
     most_threads : int, optional
         Of a block of the kernel.
     """
-    if threads > most_threads or shared_bytes > shared_memory_per_block:
+    if threads > most_threads or shared_bytes > shared_memory_per_block():
         return 0
     warps = max(1, -(-threads // warp_threads))
     per_multiprocessor = min(
         blocks_per_multiprocessor,
         threads_per_multiprocessor // (warps * warp_threads),
-        shared_memory_per_multiprocessor // (shared_bytes + _SHARED_MEMORY_RESERVED),
+        SHARED_MEMORY.value() // (shared_bytes + _SHARED_MEMORY_RESERVED),
     )
     return multiprocessors * per_multiprocessor
 
@@ -119,10 +126,11 @@ def check_shared_memory(static: int, dynamic: int) -> None:
     """Raise LaunchError if a block cannot have these bytes of shared memory."""
     if dynamic < 0:
         raise LaunchError(f"shared_mem must be >= 0, got {dynamic}", INVALID_VALUE)
-    if static + dynamic > shared_memory_per_block:
+    most = shared_memory_per_block()
+    if static + dynamic > most:
         raise LaunchError(
-            f"shared_mem must be at most {shared_memory_per_block - static}, got "
-            f"{dynamic}: a block has {shared_memory_per_block} bytes of shared memory, "
+            f"shared_mem must be at most {most - static}, got "
+            f"{dynamic}: a block has {most} bytes of shared memory, "
             f"of which the kernel's __shared__ variables take {static}",
             INVALID_VALUE,
         )

@@ -140,9 +140,9 @@ class HostProgram:
             int(ARCHITECTURE),
             _device.threads_per_multiprocessor,
             _device.blocks_per_multiprocessor,
-            _device.shared_memory_per_block,
+            _device.shared_memory_per_block(),
             _device.static_shared_memory,
-            _device.shared_memory_per_multiprocessor,
+            _device.SHARED_MEMORY.value(),
         )
 
     def run(self, arguments: Sequence[str] = ()) -> NoReturn:

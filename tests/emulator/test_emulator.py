@@ -18,9 +18,10 @@ import pytest
 from backends import needs_emulator
 from together import together
 
-# The package's own kernels have definitions; where the emulator looks for its libraries
-# and memory without values is not public either.
+# The package's own kernels have definitions. Where the emulator looks for libraries,
+# memory without values, and the size of shared memory are not public either.
 from gpusolve import _emulator, emulator
+from gpusolve._emulator._device import SHARED_MEMORY
 from gpusolve.emulator import KernelError, RawKernel
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
@@ -429,6 +430,19 @@ def test_largest_block_runs(order: str) -> None:
 )
 def test_resident_blocks(instance: str, threads: int, shared: int, blocks: int) -> None:
     assert kernel("teaching", instance).resident_blocks(threads, shared) == blocks
+
+
+def test_shared_memory_of_another_gpu() -> None:
+    x, most = np.arange(32, dtype=np.int32), 227 * 1024
+    y, reverse = np.zeros_like(x), kernel("teaching", "reverse<int>")
+    with pytest.raises(ValueError, match=f"at most {99 * 1024}, got {most}"):
+        reverse.max_dynamic_shared_size_bytes = most
+    with SHARED_MEMORY.to(most + 1024):
+        assert reverse.resident_blocks(32, most) == 2
+        assert reverse.resident_blocks(32, most + 1) == 0
+        reverse.max_dynamic_shared_size_bytes = most
+        reverse((1,), (32,), (x, y), shared_mem=most)
+    np.testing.assert_array_equal(y, x[::-1])
 
 
 # ---- definitions before a kernel -----------------------------------------------------

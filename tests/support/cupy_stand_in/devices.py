@@ -45,7 +45,7 @@ class DeviceState:
     """Memory limits of a device, and its memory in use, in bytes."""
 
     memory: int = UNLIMITED
-    shared_memory: int = _emulator.shared_memory_per_block
+    shared_memory: int = _emulator.shared_memory_per_block()
     used: int = 0
     peak: int = 0
     pooled: int = 0
