@@ -34,12 +34,6 @@ def kernel(file: str, instance: str) -> RawKernel:
     return RawKernel(KERNELS / f"{file}.cu", instance)
 
 
-@pytest.fixture(params=ORDERS)
-def order(request: pytest.FixtureRequest) -> Iterator[str]:
-    with emulator.schedule(request.param, seed=3):
-        yield request.param
-
-
 def run_one_block(file: str, instance: str, *args: Any, threads: int = 32) -> None:
     kernel(file, instance)((1,), (threads,), args)
 
@@ -62,7 +56,7 @@ def orders_that_satisfy(check: Callable[[], bool]) -> set[str]:
     [((1,), (32,)), ((5,), (256,)), ((2, 3), (16, 8)), ((2, 3, 2), (8, 4, 32))],
 )
 def test_every_launch_shape_visits_each_element(
-    order: str, grid: Any, block: Any
+    schedule: str, grid: Any, block: Any
 ) -> None:
     blocks, threads = int(np.prod(grid)), int(np.prod(block))
     n = blocks * threads - 7
@@ -72,13 +66,13 @@ def test_every_launch_shape_visits_each_element(
     np.testing.assert_array_equal(counted, [threads] * (blocks - 1) + [threads - 7])
 
 
-def test_overlapping_arrays_share_memory(order: str) -> None:
+def test_overlapping_arrays_share_memory(schedule: str) -> None:
     x = np.arange(8.0)
     copy_element(x[3:], 4, x[:5], 4)
     np.testing.assert_array_equal(x, [0, 1, 2, 3, 7, 5, 6, 7])
 
 
-def test_structure_with_a_vector_as_argument(order: str) -> None:
+def test_structure_with_a_vector_as_argument(schedule: str) -> None:
     layout = {"names": ["tag", "value"], "formats": ["i1", "4f4"], "offsets": [0, 16]}
     tagged = np.array((3, [1, 2, 3, 4]), np.dtype({**layout, "itemsize": 32}))[()]
     x = np.zeros((2, 4), np.float32)
@@ -86,7 +80,7 @@ def test_structure_with_a_vector_as_argument(order: str) -> None:
     np.testing.assert_array_equal(x, [[1, 0, 0, 3]] * 2)
 
 
-def test_fast_lanes_do_not_overwrite_values_of_slow_lanes(order: str) -> None:
+def test_fast_lanes_do_not_overwrite_values_of_slow_lanes(schedule: str) -> None:
     x = np.arange(32, dtype=np.int32)
     rounds = 3 + np.arange(32) // 2
     swapped = np.where(rounds % 2 == 1, np.arange(32) ^ 1, np.arange(32))
@@ -96,7 +90,7 @@ def test_fast_lanes_do_not_overwrite_values_of_slow_lanes(order: str) -> None:
 
 @together(("by_atomics", "most"), [("true", 999), ("false", 4)])
 def test_threads_and_blocks_may_wait_for_each_other_in_loops(
-    order: str, by_atomics: str, most: int
+    schedule: str, by_atomics: str, most: int
 ) -> None:
     """Few blocks without atomics: a switch to another block takes 0.5 s."""
     one_by_one = kernel("orders", f"one_by_one<{by_atomics}>")
@@ -189,14 +183,14 @@ def wait_and_add(fault: str, n: int, threads: int = 32) -> Any:
 
 
 @together("fault", SYNCHRONISATION)
-def test_synchronisation_faults_are_reported(order: str, fault: str) -> None:
+def test_synchronisation_faults_are_reported(schedule: str, fault: str) -> None:
     with pytest.raises(KernelError, match=SYNCHRONISATION[fault]):
         wait_and_add(fault, 16 if fault == "outside_mask" else 32)
 
 
 @together(("n", "threads"), [(20, 32), (32, 64)])
 def test_a_return_before_a_barrier_is_reported_by_the_checks(
-    order: str, n: int, threads: int
+    schedule: str, n: int, threads: int
 ) -> None:
     """Volta and later GPUs wait for the other threads; earlier GPUs may hang.
 
@@ -214,7 +208,7 @@ def test_a_return_before_a_barrier_is_reported_by_the_checks(
         wait_and_add("none", n, threads)
 
 
-def test_a_mask_may_have_lanes_beyond_the_block(order: str) -> None:
+def test_a_mask_may_have_lanes_beyond_the_block(schedule: str) -> None:
     """CUDA asks for the lanes that have not returned."""
     found = wait_and_add("none", 20, 20)
     np.testing.assert_array_equal(found, (np.arange(20) ^ 1) + 1)
@@ -248,20 +242,20 @@ OUTSIDE: list[tuple[Any, int, Any, int, str]] = [
 
 @together(("x", "source", "y", "target", "message"), OUTSIDE)
 def test_accesses_outside_of_arrays_and_views(
-    order: str, x: Any, source: int, y: Any, target: int, message: str
+    schedule: str, x: Any, source: int, y: Any, target: int, message: str
 ) -> None:
     with pytest.raises(KernelError, match=message):
         copy_element(x, source, y, target)
     assert not OTHER.any()
 
 
-def test_access_to_a_view_that_goes_backwards(order: str) -> None:
+def test_access_to_a_view_that_goes_backwards(schedule: str) -> None:
     x = np.arange(12.0)
     copy_element(x[7:3:-1], -3, x, 11)
     assert x[11] == 4
 
 
-def test_uninitialised_memory_is_poisoned(order: str) -> None:
+def test_uninitialised_memory_is_poisoned(schedule: str) -> None:
     """With 40 blocks, several use the same shared memory one after the other."""
     for written in (33, 32):
         x = np.zeros(32, np.float32)
@@ -269,7 +263,7 @@ def test_uninitialised_memory_is_poisoned(order: str) -> None:
         np.testing.assert_array_equal(x, [1] * 31 + [1 if written == 33 else np.nan])
 
 
-def test_report_of_an_overrun_names_the_array(order: str) -> None:
+def test_report_of_an_overrun_names_the_array(schedule: str) -> None:
     """Of a shared array that is followed by other shared memory."""
     fill, y = kernel("teaching", "fill_both"), np.zeros(32, np.int32)
     fill((1,), (32,), (np.int32(0), y), shared_mem=128)
@@ -281,7 +275,7 @@ def test_report_of_an_overrun_names_the_array(order: str) -> None:
 # ---- features that teaching kernels use ----------------------------------------------
 
 
-def test_shared_memory_of_any_name(order: str) -> None:
+def test_shared_memory_of_any_name(schedule: str) -> None:
     x, y = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
     reverse = kernel("teaching", "reverse<int>")
     reverse((1,), (64,), (x, y), shared_mem=x.nbytes)
@@ -309,7 +303,7 @@ CRASHES = {
 
 
 @together("which", CRASHES)
-def test_after_a_crash_the_next_launch_works(order: str, which: int) -> None:
+def test_after_a_crash_the_next_launch_works(schedule: str, which: int) -> None:
     x = np.zeros(256, np.int32)
     where = r"crash, thread \(5, 0, 0\), block \(\d, 0, 0\), crash\.cu:\d+: "
     with pytest.raises(KernelError, match=where + CRASHES[which]):
@@ -352,14 +346,14 @@ def test_interrupt_ends_an_endless_kernel(by_atomics: str) -> None:
 
 
 @together("by_atomics", ["true", "false"])
-def test_endless_loop_is_ended_with_its_line(order: Any, by_atomics: str) -> None:
+def test_endless_loop_is_ended_with_its_line(schedule: Any, by_atomics: str) -> None:
     wait_for = kernel("synchronisation", f"wait_for<{by_atomics}>")
     message = (
         r"block \([01], 0, 0\): endless loop: .* limit of the schedule"
         r"(\n  \d+ of 32 threads: (running at synchronisation.cu:42|not started), "
         r"first thread \(\d+, 0, 0\))+$"
     )
-    with emulator.schedule(order, seed=3, limit=0.2):
+    with emulator.schedule(schedule, seed=3, limit=0.2):
         with pytest.raises(KernelError, match=message):
             wait_for((2,), (32,), (np.zeros(1, np.int32),))
         wait_for((2,), (32,), (np.ones(1, np.int32),))
@@ -410,7 +404,7 @@ def test_impossible_launches_are_refused(
         kernel("teaching", "reverse<int>")(grid, block, (x, x), shared_mem=shared_mem)
 
 
-def test_largest_block_runs(order: str) -> None:
+def test_largest_block_runs(schedule: str) -> None:
     x, reverse = np.arange(1024, dtype=np.int32), kernel("teaching", "reverse<int>")
     y = np.zeros_like(x)
     reverse.max_dynamic_shared_size_bytes = 99 * 1024

@@ -32,12 +32,6 @@ def watched() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["forward", "reverse", "random"])
-def order(request: pytest.FixtureRequest) -> Iterator[str]:
-    with emulator.schedule(request.param, seed=3):
-        yield request.param
-
-
 class Launch(NamedTuple):
     """A launch whose result is in its last argument."""
 
@@ -212,14 +206,14 @@ RACES: list[tuple[Launch, str]] = [
 
 @together(("launch", "expected"), RIGHT)
 def test_ordered_accesses_do_not_race(
-    order: str, launch: Launch, expected: Any
+    schedule: str, launch: Launch, expected: Any
 ) -> None:
     found = launch.run()
     np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape))
 
 
 @together(("launch", "message"), RACES)
-def test_races_are_reported(order: str, launch: Launch, message: str) -> None:
+def test_races_are_reported(schedule: str, launch: Launch, message: str) -> None:
     with pytest.raises(KernelError, match=message):
         launch.run()
 
