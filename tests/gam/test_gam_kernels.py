@@ -30,6 +30,7 @@ from gpusolve.gam import (
     cv_stop,
 )  # fmt: skip
 from gpusolve.gam._boosting import gram_kernel, stacked_kernel
+from gpusolve.gam.terms import Term
 
 SECTOR = 32
 """Bytes."""
@@ -48,14 +49,15 @@ def boosting_of(report: Any) -> Any:
 # ---- steps ---------------------------------------------------------------------------
 
 
-def splines(n_basis: int, degree: int) -> dict[str, Any]:
-    """Parameters of a model of three splines."""
-    return {"n_basis": n_basis, "degree": degree, "df": 4, "penalty_order": 1}
+def splines(functions: int, degree: int) -> list[Term]:
+    """Three splines with equal knots."""
+    given = {"knots": functions - degree - 1, "degree": degree, "differences": 1}
+    return [bbs(name, **given) for name in "xzv"]
 
 
 FEW = [bbs("x", knots=4), bols("z"), bbs("v", knots=5, degree=2)]
 
-MODELS: dict[str, tuple[list[int], Any]] = {
+MODELS: dict[str, tuple[list[int], list[Term]]] = {
     "few": ([1, 31, 33, 255, 2100, 4500], FEW),
     "narrow": ([61, 2100], [
         bbs("x", degree=0, knots=9), bbs("x", degree=5), bols("g"), bols("z"),
@@ -94,7 +96,7 @@ def test_steps_are_those_of_the_compiled_object(
     backend: Any, name: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`test_gam_paths` compares these with dense matrices."""
-    rng, given = np.random.default_rng(4), MODELS[name][1]
+    rng = np.random.default_rng(4)
     data = columns(9000) | {
         "v": rng.integers(0, 4, 9000) * 1.0,
         "many": rng.integers(0, 2000, 9000),
@@ -105,13 +107,12 @@ def test_steps_are_those_of_the_compiled_object(
     if name == "levels":
         y = y + 0.2 * (data["many"] % 3) + (data["skewed"] > 99)
     data = {column: values[:rows] for column, values in data.items()}
-    options = given if isinstance(given, dict) else {"learners": given}
-    X = np.stack([data[c] for c in "xzv"], axis=1) if options is given else data
     w = 1 + np.arange(rows) % 3
 
     def fitted(device: str) -> BoostedGAM:
-        model = BoostedGAM(**options, family=family, learning_rate=0.7, max_iter=3)
-        return model.set_params(device=device).fit(X, y[:rows], sample_weight=w)
+        options: Any = {"family": family, "learning_rate": 0.7, "device": device}
+        model = BoostedGAM(MODELS[name][1], max_iter=3, **options)
+        return model.fit(data, y[:rows], sample_weight=w)
 
     device = fitted("cuda" if backend.name == "cuda" else "auto")
     for variable in ("GPUSOLVE_EMULATE", "GPUSOLVE_OBJECT"):
