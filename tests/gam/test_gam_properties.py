@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import is_cupy, on_host
-from gam_models import (
-    EVERY_CASE,
-    EVERY_FAMILY_CASE,
-    EVERY_LEARNER_CASE,
-    PAIRS,
-    Case,
-    columns,
-    response,
-)
+from gam_models import EVERY_CASE, EVERY_FAMILY_CASE, PAIRS, Case, columns, response
 from together import together
 
 from gpusolve.gam import BoostedDistribution, BoostedGAMClassifier, load
@@ -28,7 +20,6 @@ DATA, NEW = columns(), columns(40, seed=7)
 
 every = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
 each_family = together("case", EVERY_FAMILY_CASE, ids=str)
-each_learner = together("case", EVERY_LEARNER_CASE, ids=str)
 
 
 @cache
