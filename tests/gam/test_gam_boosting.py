@@ -237,7 +237,7 @@ def test_auto_chooses_gram_for_many_steps_of_many_rows() -> None:
 @pytest.mark.parametrize("backend", ["numpy", "fallback"], indirect=True)
 @together(("kind", "rate"), [
     ("poisson", 0.1), ("gaussian", 0.7), ("exact", 0.7), ("turning", 0.1),
-    ("opposite", 0.3),
+    ("opposite", 0.3), ("hidden", 1.0),
 ])  # fmt: skip
 def test_screened_steps_are_those_of_dense_matrices(
     backend: Any, kind: str, rate: float
@@ -245,7 +245,7 @@ def test_screened_steps_are_those_of_dense_matrices(
     """A hundred learners, of which a step fits the learners that may be the best.
 
     Pairs of covariates with opposite effects are nearly equal, so that the steps of one
-    raise the score of the other.
+    raise the score of the other. A learner that is hidden has no score at first.
     """
     rng = np.random.default_rng(0)
     X = rng.random((60, 100))
@@ -258,6 +258,11 @@ def test_screened_steps_are_those_of_dense_matrices(
     elif kind == "opposite":
         X[:, 50:] = 0.7 * X[:, :50] + 0.3 * X[:, 50:]
         y = np.sin(2 * np.pi * X) @ np.repeat([1.0, -0.8], 50)
+    elif kind == "hidden":  # y has no covariance with the second learner
+        X = np.round(X)
+        X[:, 2] = np.where(rng.random(60) < 0.1, 1 - X[:, 1], X[:, 1])
+        C = np.cov(X[:, 1], X[:, 2], aweights=w)
+        y = X[:, 1] - C[0, 1] / C[1, 1] * X[:, 2]
     family = Poisson() if kind == "poisson" else Gaussian()
     splines = [bbs(j, knots=6, boundary=(0, 1), lambda_=2.0) for j in range(100)]
     options: Any = {"family": family, "step_rule": "mboost", "learning_rate": rate}
