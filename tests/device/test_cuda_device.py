@@ -64,6 +64,13 @@ def test_cuda_itself_needs_memory(call: Any) -> None:
         state.used -= state.memory
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_with_transposes_are_numpys(cupy: Any, dtype: Any) -> None:
+    rows = (np.arange(72) % 7).reshape(3, 4, 6).astype(dtype)
+    found = times_transposes(cupy.asarray(rows))
+    np.testing.assert_array_equal(found.get(), rows @ rows.swapaxes(-1, -2))
+
+
 def test_a_kernel_takes_no_arrays_of_the_host() -> None:
     """CuPy would pass an array of size 1 by value, and a pointer to host memory."""
     with cupy_stand_in.installed(1):
