@@ -11,7 +11,6 @@ from scipy.sparse.linalg import aslinearoperator
 from together import together
 
 import gpusolve
-from gpusolve._device.arrays import systems_offsets
 
 A, b = np.ones((4, 3)), np.ones(4)
 
@@ -77,12 +76,12 @@ def test_unknown_device_is_rejected() -> None:
         gpusolve.nnls(ArrayOnUnknownDevice(), b)
 
 
-def test_offset_of_each_system(rng: np.random.Generator) -> None:
-    base = rng.random((5, 3, 2, 8, 6))
+@pytest.mark.usefixtures("emulated")
+def test_systems_of_a_kernel_have_any_strides(rng: np.random.Generator) -> None:
+    base, b = rng.random((5, 3, 2, 8, 6)), rng.random((1, 3, 2, 8))
     for array in (base, base[::-2, :, :, ::2], base[:, :1], base[1, :, :1]):
+        given = b[..., : array.shape[-2]]
         batch = np.broadcast_shapes(array.shape[:-2], (1, 3, 2))
-        systems = np.broadcast_to(array, (*batch, *array.shape[-2:]))
-        offsets = systems_offsets(array, 2, batch)
-        addresses = [array.ctypes.data + 8 * offset for offset in offsets]
-        expected = [systems[k].ctypes.data for k in np.ndindex(batch)]
-        np.testing.assert_array_equal(addresses, expected)
+        systems = np.broadcast_to(array, (*batch, *array.shape[-2:])).copy()
+        found, expected = gpusolve.nnls(array, given), gpusolve.nnls(systems, given)
+        np.testing.assert_array_equal(found.x, expected.x)

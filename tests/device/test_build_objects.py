@@ -19,6 +19,7 @@ pytest.importorskip("setuptools")
 
 from compilers import cpp_compiler
 
+# The names of the files, which ``setup.py`` imports, too.
 from gpusolve._device import object_files, objects
 
 ROOT = Path(__file__).parents[2]

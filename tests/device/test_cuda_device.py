@@ -14,6 +14,8 @@ import pytest
 
 import gpusolve
 from gpusolve import gam
+
+# No public call passes a grid or an argument that is refused here.
 from gpusolve._device import kernels
 from gpusolve._device.products import times_transposes
 from gpusolve._device.structs import StructType

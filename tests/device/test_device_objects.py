@@ -18,6 +18,8 @@ import pytest
 from compilers import cpp_compiler
 
 import gpusolve
+
+# A user sees the object through `show_config` alone.
 from gpusolve._device import object_files, objects
 from gpusolve._device.kernels import source_directory
 

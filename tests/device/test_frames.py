@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import gpusolve
+
+# No public function returns the array of a column.
 from gpusolve._device.arrays import as_array
 from gpusolve._device.frames import ordered_categories
 

@@ -16,6 +16,8 @@ import scipy.sparse
 from together import together
 
 import gpusolve
+
+# Systems that are large enough take seconds.
 from gpusolve._device import interrupts
 from gpusolve._device.interrupts import interruptible
 from gpusolve._nnls import nnls_constrained_kernel

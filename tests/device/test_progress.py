@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from together import together
 
+# A public call shows its bar only after seconds.
 from gpusolve._device.progress import progress_bar
 from gpusolve._device.threads import part_of_batch
 

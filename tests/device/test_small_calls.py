@@ -28,6 +28,8 @@ from together import together
 
 import gpusolve
 from gpusolve import gam
+
+# The solver is replaced, to see what it gets.
 from gpusolve._nnls import dense
 from gpusolve._nnls.problem import Problem
 from gpusolve._numerics.certificate import Solution

@@ -29,6 +29,8 @@ from kernel_resources import (
 from kernel_sources import Source, all_sources, some_sources
 
 from gpusolve._device.kernels import source_directory
+
+# Limits of launchers that their kernels must have, too.
 from gpusolve._nnls import nnls_gram_kernel, nnls_qr_kernel
 from gpusolve.studies import _nnls_mgs_kernel
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import gpusolve
+
+# Users get degrees of freedom of models, not of matrices.
 from gpusolve.gam._boosting.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating

@@ -13,6 +13,8 @@ from together import together
 
 import gpusolve
 from gpusolve import gam, sparse
+
+# The types of options, by which the package annotates its functions.
 from gpusolve._nnls.arguments import (
     BoundedOptions,
     LeastSquaresOptions,

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from compilers import cpp_compiler
 
+# The names of the files, which ``setup.py`` imports, too.
 from gpusolve._device import object_files
 
 pytestmark = pytest.mark.slow
