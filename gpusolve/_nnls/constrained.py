@@ -27,13 +27,12 @@ from .._numerics.certificate import (
     Solution,
     ratio,
 )
+from .._numerics.system import scale
 from ..reference._nnls_constrained import (
     MOST_VIOLATION,
     ConstrainedSystem,
     Found,
-    Search,
-    relative_violation,
-    zero_infinities,
+    minimise,
 )
 from .constraint_rows import Rows
 from .dense import CompiledCall, solve_on_cpu
@@ -143,13 +142,11 @@ def solve_by_specification(
     given = flat, rows, slice(0, total), every, None
     least = interruptible(total * work, least_violation, *given)
 
-    def solve_dual(B: Array, b: Array, l1: Array, upper: Array, by: str) -> Solution:
-        bounds = 0.0, upper if np.isfinite(upper).any() else math.inf
+    def solve_dual(B: Array, b: Array, l1: Array, by: str) -> Solution:
         gain = l1 if l1.any() else 0.0
-        given = Problem(B, b, (), bounds=bounds, l1=gain, maxiter=problem.maxiter)
-        return solve_on_cpu(given, by)
+        return solve_on_cpu(Problem(B, b, (), l1=gain, maxiter=problem.maxiter), by)
 
-    search = Search(solve_dual, problem.tol or 0.0)
+    tol = problem.tol or 0.0
     for k in range(total):
         one = LeastViolation(*[part[k] for part in least])
         system = system_of(flat, rows, k)
@@ -158,9 +155,10 @@ def solve_by_specification(
             continue
         start = starting_point(flat, system, k)
         nearest = nearest_point(system, one) if one.is_consistent else None
-        found = interruptible(work, search.run, system, start, nearest)
-        x = (found.point.x * system.scale / system.b_scale).astype(problem.dtype)
-        solution.put(k, result_of(found, x, problem.tol or 0.0))
+        asked = system, start, nearest, solve_dual, tol
+        found = interruptible(work, minimise, *asked)
+        x = system.base.unscale(found.point.x).astype(problem.dtype)
+        solution.put(k, result_of(found, x, tol))
         if problem.rounded_matrix:
             terms.put(k, multiplier_terms(found, x))
     fields: list[Any] = [
@@ -188,18 +186,17 @@ def system_of(problem: Problem, rows: Rows, k: int) -> ConstrainedSystem | None:
     finite = all(np.isfinite(part).all() for part in (A, b, l1, l2, C, d[below:]))
     if not (finite and (d < np.inf).all()) or np.isnan([lower, upper]).any():
         return None
-    return ConstrainedSystem.of(
-        A, b, (l1, l2), (lower, upper), (C, d, rows.counts), problem.rounded_matrix
-    )
+    base = scale(A, b, l1, l2, problem.dtype, bounds=(lower, upper))
+    base = base._replace(rounded_matrix=problem.rounded_matrix)
+    return ConstrainedSystem.of(base, (C, d, rows.counts))
 
 
 def starting_point(problem: Problem, system: ConstrainedSystem, k: int) -> Array:
     """The warm start of system k in scaled variables, or zeros."""
     start = problem.start
     if start is None:
-        return np.zeros(len(system.scale))
-    x = (start[k % len(start)] if start.ndim > 1 else start) * system.b_scale
-    x = x / system.scale
+        return np.zeros(problem.shape[1])
+    x = system.base.rescale(start[k % len(start)] if start.ndim > 1 else start)
     return np.where(np.isfinite(x), x, 0)
 
 
@@ -208,38 +205,29 @@ def nearest_point(
 ) -> tuple[Array, Array]:
     """The point of least violation in scaled variables, and the sides that it has."""
     d, general = system.d.copy(), system.is_general
-    d[general] = least.sides * system.row_scale[general] * system.b_scale
-    return least.x * system.b_scale / system.scale, d
+    sides = least.sides[least.sides > -np.inf]
+    d[general] = sides * system.row_scale[general] * system.base.b_scale
+    return system.base.rescale(least.x), d
 
 
 def result_of(found: Found, x: Array, tol: float) -> Solution:
     """The solution of a system; x has the given variables, rounded to their dtype."""
-    system, certificate, dtype = found.system, found.certificate, x.dtype
-    r, by_b = certificate.r, system.b_scale
-    if dtype != np.float64:
-        r = system.residual(x.astype(np.float64) * by_b / system.scale)
-        change = np.asarray(np.linalg.norm(r - certificate.r))
-        moved = ratio(change, system.magnitude)
+    (system, point, certificate, last), base = found, found.system.base
+    r = certificate.r
+    if x.dtype != np.float64:
+        r = base.residual(base.rescale(x.astype(np.float64)))
+        moved = ratio(base.length(r - certificate.r), system.magnitude)
         certificate = certificate._replace(by_x=float(certificate.by_x + moved))
-    status = UNCERTIFIED
-    if found.last.status == ITERATION_LIMIT:
-        status = ITERATION_LIMIT
-    if certificate.accepts(tol, dtype):
+    status = ITERATION_LIMIT if last.status == ITERATION_LIMIT else UNCERTIFIED
+    if certificate.accepts(tol, x.dtype):
         status = CONVERGED
-    nit, n_updates, n_downdates = found.counts
-    y = found.point.y * system.row_scale / by_b
-    ub, _, _, eq, _ = system.parts(y)
-    return Solution(
+    ub, _, _, eq, _ = system.parts(point.y * system.row_scale / base.b_scale)
+    return last._replace(
         x=x,
-        rnorm=np.asarray(np.linalg.norm(r) / by_b),
-        dual=certificate.w / system.scale / by_b,
+        rnorm=base.fit(r) / base.b_scale,
+        dual=base.unscale_dual(certificate.w),
         kkt=np.asarray(certificate.kkt),
-        nit=np.asarray(nit),
         status=np.asarray(status),
-        n_updates=np.asarray(n_updates),
-        n_downdates=np.asarray(n_downdates),
-        repaired=np.asarray(found.repaired),
-        method=found.last.method,
         dual_ub=ub,
         dual_eq=-eq,
     )
@@ -251,22 +239,24 @@ def multiplier_terms(found: Found, x: Array) -> MultiplierTerms:
     A point is feasible here only if no violation is large for the size of x itself: far
     from the minimum without constraints, b is much larger.
     """
-    system, by_b, general = found.system, found.system.b_scale, found.system.is_general
-    x = x.astype(np.float64) * by_b / system.scale
-    y, rest = found.point.y * general, found.point.rest * general
-    pull = system.gradient_of_lagrangian(0 * x, y, rest)
-    missing = zero_infinities(system.constraint_residual(x, 0 * x))
-    C, d = np.abs(system.C), np.abs(zero_infinities(system.d))
-    least = system.magnitude - np.linalg.norm(system.b)
-    of_x = system.norm @ np.abs(found.point.x) + least
-    share = C * general[:, None] / system.scale
+    system, point, base = found.system, found.point, found.system.base
+    x, general, by_b = (
+        base.rescale(x.astype(np.float64)),
+        system.is_general,
+        base.b_scale,
+    )
+    y, rest = point.y * general, point.rest * general
+    missing, C = system.missing(x, 0 * x), np.abs(system.C)
+    least = system.magnitude - np.linalg.norm(base.b)
+    of_x = base.size(point.x) + least
+    share = C * general[:, None] / base.column_scale
     most = share.max(axis=-1, keepdims=True, initial=0)
+    violation = system.largest_violation(point.x, of_x)
     return MultiplierTerms(
-        slope=-pull / system.scale / by_b,
+        slope=base.unscale_dual(-system.add_pull(0 * x, y, rest)),
         gap=-(y @ missing) / by_b**2,
-        gap_terms=np.abs(y) @ (C @ np.abs(x) + d) / by_b**2,
+        gap_terms=np.abs(y) @ (C @ np.abs(x) + np.abs(system.d)) / by_b**2,
         least_activity=least / by_b,
         share=(share / np.where(most > 0, most, 1)).max(axis=0, initial=0),
-        is_feasible=relative_violation(system, found.point.x, of_x)
-        <= MOST_VIOLATION / 2,
+        is_feasible=np.asarray(violation <= MOST_VIOLATION / 2),
     )
