@@ -141,9 +141,9 @@ class ConstrainedSystem(NamedTuple):
         C, d, counts = C[used], d[used], (below, n, n, equal, total)
         row_scale = inverse_power_of_two(np.abs(C).max(axis=-1, initial=0))
         C, d = C * row_scale[:, None], d * row_scale
-        equal, general = (np.repeat(kinds, counts)[used] for kinds in KINDS)
+        masks = [np.repeat(kinds, counts)[used] for kinds in KINDS]
         base = base._replace(has_ridge=True)
-        return cls(base, C, d, used, counts, row_scale, equal, general)
+        return cls(base, C, d, used, counts, row_scale, *masks)
 
     @property
     def column_size(self) -> Array:
@@ -153,7 +153,7 @@ class ConstrainedSystem(NamedTuple):
     @property
     def magnitude(self) -> Array:
         """``|b| + h``: h is a bound from below of the largest ``|a_k x_k|``."""
-        size = np.where(self.is_equality, np.abs(self.d), np.maximum(self.d, 0))
+        size: Array = np.where(self.is_equality, abs(self.d), np.maximum(self.d, 0))
         least = ratio(size, np.abs(self.C) @ (1 / self.column_size))
         return np.asarray(np.linalg.norm(self.base.b) + least.max(initial=0))
 
@@ -187,7 +187,7 @@ class ConstrainedSystem(NamedTuple):
         `magnitude`.
         """
         missing, C = self.missing(x, 0 * x), np.abs(self.C)
-        left = np.where(self.is_equality, np.abs(missing), np.maximum(missing, 0))
+        left: Array = np.where(self.is_equality, abs(missing), np.maximum(missing, 0))
         terms = C @ np.abs(x) + np.abs(self.d)
         terms = terms + SHARE * magnitude * (C @ (1 / self.column_size))
         return float(ratio(left, terms).max(initial=0))
@@ -298,23 +298,24 @@ def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
         )
     )
     violation = system.largest_violation(x, magnitude) + 0 * float(x.sum())
-    numbers = by_x, angle, violation, ratio(base.size(x), magnitude), trivial
+    numbers: Any = by_x, angle, violation, ratio(base.size(x), magnitude), trivial
     return ConstrainedCertificate(r, w, *map(float, numbers))
 
 
 # ---- the steps -----------------------------------------------------------------------
 
 
-def inverse_factor(A: Array) -> Array:
-    """Z with ``Z Z^T = (A^T A + proximal term)^-1``.
+def inverse_factor(A: Array, null: Array) -> Array:
+    """Z with ``Z Z^T = (A^T A + proximal term)^-1`` for changes of x along `null`.
 
-    A matrix whose columns are almost dependent has a proximal term.
+    A matrix whose columns are almost dependent has a proximal term. The columns of
+    ``A null`` are small where terms cancel, not where their unit is large.
     """
-    size = np.linalg.norm(A, axis=0)
-    size = np.where(size > 0, size, 1)
-    _, values, rows = np.linalg.svd(np.linalg.qr(A / size, mode="r"))
+    size = np.linalg.norm(np.abs(A) @ np.abs(null), axis=0)
+    null = null / np.where(size > 0, size, 1)
+    _, values, rows = np.linalg.svd(np.linalg.qr(A @ null, mode="r"))
     term = np.where(values < LEAST, LEAST, 0)
-    return (rows / np.hypot(values, term)[:, None] / size).T
+    return null @ (rows / np.hypot(values, term)[:, None]).T
 
 
 def correct(system: ConstrainedSystem, point: Point) -> Point:
@@ -367,10 +368,11 @@ def eliminate(rows: Array) -> tuple[Array, Array]:
         ``I - inverse rows``; its columns are a basis, or zeros.
     """
     k, n = rows.shape
-    whole = np.hstack([rows, np.eye(k)])
-    terms, pivots = np.abs(whole), np.zeros((k, n))
+    whole: Array = np.hstack([rows, np.eye(k)])
+    terms: Array = np.abs(whole)
+    pivots: Array = np.zeros((k, n))
     for _ in range(min(k, n)):
-        size, of = np.abs(whole[:, :n]), terms[:, :n]
+        size, of = abs(whole[:, :n]), terms[:, :n]
         left = (size > DEPENDENT * n * EPS * of) & ~pivots.any(axis=1)[:, None]
         columns = np.where(left, size, 0).argmax(axis=1)
         share = ratio(np.where(left, size, 0), of)[np.arange(k), columns]
@@ -422,14 +424,14 @@ class Found(NamedTuple):
         """The better point."""
         return other if other.certificate.badness < self.certificate.badness else self
 
-    def after(self, other: Found) -> Found:
-        """The better point, after the steps of both."""
+    def after(self, before: Found) -> Found:
+        """The same point, with the counts of both."""
         counts = {
-            name: getattr(self.last, name) + getattr(other.last, name)
+            name: getattr(self.last, name) + getattr(before.last, name)
             for name in ("nit", "n_updates", "n_downdates")
         }
-        last = other.last._replace(**counts, repaired=np.asarray(True))
-        return self.better(other)._replace(last=last)
+        last = self.last._replace(**counts, repaired=np.asarray(True))
+        return self._replace(last=last)
 
 
 def minimise(
@@ -459,11 +461,12 @@ def minimise(
 
     def improve(found: Found, method: str) -> Found:
         for _ in range(STEPS):
-            before = found
+            before = found.certificate.badness
             if found.certificate.is_settled(enough):
                 break
-            found = found.after(step(found.system, found.point.x, solve, method))
-            if not found.certificate.badness < before.certificate.badness:
+            other = step(found.system, found.point.x, solve, method).after(found)
+            found = found.better(other)._replace(last=other.last)
+            if not found.certificate.badness < before:
                 break
         return found
 
@@ -471,12 +474,13 @@ def minimise(
     if not found.certificate.kkt <= enough and nearest is not None:
         x, sides = nearest
         system = system._replace(d=sides)
-        found = improve(Found.at(system, found.point, found.last), "qr")
+        found = step(system, found.point.x, solve, "qr").after(found)
         point = Point(x, 0 * sides, 0 * sides, 0 * x)
-        found = found.better(Found.at(system, point, found.last))
+        found = improve(found, "qr").better(Found.at(system, point, found.last))
     found = improve(found, "qr")
     if not found.certificate.is_settled(enough):
-        found = found.after(improve(step(system, start, solve, "gram"), "gram"))
+        other = improve(step(system, start, solve, "gram").after(found), "gram")
+        found = found.better(other)._replace(last=other.last)
     return drop_multipliers(rest_at_bounds(found, enough))
 
 
@@ -487,9 +491,8 @@ def step(system: ConstrainedSystem, x: Array, solve: SolveDual, method: str) -> 
     """
     base, equal, none = system.base, system.is_equality, 0 * system.d
     inverse, null = eliminate(system.C[equal])
-    null = null[:, null.any(axis=0)]
     x = x + inverse @ system.missing(x, 0 * x)[equal]
-    Z = null @ inverse_factor(system.matrix @ null)
+    Z = inverse_factor(system.matrix, null[:, null.any(axis=0)])
     B, missing = (system.C[~equal] @ Z).T, system.missing(x, 0 * x)[~equal]
     p = base.gradient(base.residual(x)) @ Z
     last, y = solve(B, -p, -missing, method), none.copy()

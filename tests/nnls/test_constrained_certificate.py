@@ -95,17 +95,17 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
         if best is None or system is None:
             continue
         quadratic = bounded_qp.Quadratic.of(G[k], c[k], EPS)
-        to_given = system.scale / system.b_scale
+        base = system.base
         for size in range(-16, 1, 4):
             moved = np.array(best, float) + 10.0**size * rng.standard_normal(len(best))
-            scaled = system.within_bounds(moved / to_given)
-            x = scaled * to_given
+            scaled = np.clip(base.rescale(moved), base.lower, base.upper)
+            x = base.unscale(scaled)
             y = rng.random(len(system.d)) * 10.0 ** rng.uniform(-4, 14)
             for multipliers in y, 0 * y, np.where(rng.random(y.shape) < 0.5, y, 0):
                 point = Point(scaled, multipliers, 0 * y, 0 * x)
                 with np.errstate(all="ignore"):
                     found = certify(system, point)
-                    whole = Found(system, point, found, (0, 0, 0), last, False)
+                    whole = Found(system, point, found, last)
                     pull = constrained.multiplier_terms(whole, x)
                 by_G = bounded_qp.certify(
                     quadratic, x, one.lower, one.upper, None, pull
