@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._device.arrays import Array, as_array, floating, is_cupy, namespace
+from .._device.arrays import Array, as_array, floating, namespace
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import Device, current, device_of
 from .._device.products import transposed
@@ -45,10 +45,7 @@ from .solve import (
     solve_problem,
 )
 from .sparse_matrices import is_sparse
-from .validation import pair, validate
-
-SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
-"""The largest difference of the triangles of G, by the roots of its diagonal."""
+from .validation import is_symmetric, pair, symmetric, validate
 
 NULL = 8.0
 """Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
@@ -196,17 +193,13 @@ def solve_programs(
                     return known
         problem = validate(**given)
         problem = problem._replace(A=symmetric(problem))
-        by_factor = has_own_matrices(problem, target) or problem.has_constraints
+        # Cholesky factors take less time where programs on a CPU share no G.
+        own = math.prod(problem.matrices) == math.prod(problem.batch)
+        by_factor = (own and target is None) or problem.has_constraints
         if by_factor and key is not None:
             remember(key, method, problem)
         solve = solve_by_factor if by_factor else solve_by_eigenvalues
         return make_result(solve(problem, target, method), problem._asdict(), labels)
-
-
-def has_own_matrices(problem: Problem, target: Device | None) -> bool:
-    """Whether programs on a CPU share no G: Cholesky factors take less time then."""
-    own = math.prod(problem.matrices) == math.prod(problem.batch)
-    return target is None and own
 
 
 def solve_by_factor(problem: Problem, target: Device | None, method: str) -> Solution:
@@ -223,10 +216,12 @@ def solve_by_eigenvalues(
 ) -> Solution:
     """Solve the programs as least squares, by the eigenvalues of G."""
     assert problem.gram_dtype is not None
-    whole, c_whole = with_penalties(problem, problem.A)
-    objective = interruptible(
-        work_of(problem.A), Quadratic.of, whole, c_whole, EPSILONS[problem.gram_dtype]
-    )
+    eps, c = EPSILONS[problem.gram_dtype], problem.b
+    if problem.has_penalties:
+        c = c.astype(np.float64, copy=False) - problem.l1
+    # G keeps its dtype, which x has, too.
+    whole = with_ridge(problem.A, problem.l2).astype(problem.dtype, copy=False)
+    objective = interruptible(work_of(problem.A), Quadratic.of, whole, c, eps)
     A, b, linear = objective.least_squares()
     factors = problem._replace(
         A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True, gram_dtype=None
@@ -238,14 +233,6 @@ def solve_by_eigenvalues(
         solution, terms = solve_problem(simple, target, method), None
     solution = replace_infeasible(factors, solution)
     return certified(objective, problem, solution, terms)
-
-
-def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
-    """G and c of the whole objective. G keeps its dtype, which x has, too."""
-    c = problem.b
-    if problem.has_penalties:
-        c = c.astype(np.float64, copy=False) - problem.l1
-    return with_ridge(G, problem.l2).astype(problem.dtype, copy=False), c
 
 
 def certified(
@@ -270,36 +257,6 @@ def certified(
         kkt=found.kkt.astype(x.dtype, copy=False),
         status=xp.where(ended, outcome, status),
     )
-
-
-def is_symmetric(G: Array) -> bool:
-    """Whether arrays on the host are square matrices with the same triangles."""
-    is_square = G.ndim > 1 and G.shape[-2] == G.shape[-1]
-    return is_square and bool((G.swapaxes(-1, -2) == G).all())
-
-
-def symmetric(problem: Problem) -> Array:
-    """The symmetric matrices of the lower triangles; NaN if the triangles differ.
-
-    ValueError for a single matrix on the host whose triangles differ.
-    """
-    assert problem.gram_dtype is not None
-    G = problem.A
-    if not is_cupy(G) and is_symmetric(G):
-        return G
-    xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
-    root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
-    most = SYMMETRIC[problem.gram_dtype] * root[..., :, None] * root[..., None, :]
-    with np.errstate(invalid="ignore"):
-        differs = (xp.abs(G - other) > most).any(axis=(-2, -1))
-    if G.ndim == 2 and not is_cupy(G) and differs:
-        raise ValueError(
-            "G must be symmetric, got a matrix whose triangles differ by up to "
-            f"{np.abs(G - other).max()}"
-        )
-    index = xp.arange(G.shape[-1])
-    lower = xp.where(index[:, None] >= index, G, other)
-    return xp.where(differs[..., None, None], math.nan, lower)
 
 
 # ---- the objective -------------------------------------------------------------------

@@ -488,14 +488,9 @@ def nnls_gram_and_repairs(systems: LaunchArguments, device: Device) -> None:
     memory = None if waits else qr_workspace(systems, device, most)
     nnls_gram(systems, device, listed)
     if memory is None:
-        most = min(most, listed_systems(systems))
+        assert systems.counters is not None
+        most = min(most, int(systems.counters[1]))  # waits for the kernel
         if most == 0:
             return
         memory = qr_workspace(systems, device, most)
     nnls_qr(systems, device, memory, listed)
-
-
-def listed_systems(systems: LaunchArguments) -> int:
-    """The number of systems that a kernel has listed; waits for the kernel."""
-    assert systems.counters is not None
-    return int(systems.counters[1])

@@ -39,6 +39,9 @@ Differences = Literal["identity", "first", "second"]
 
 DIFFERENCES = get_args(Differences)
 
+SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
+"""The largest difference of the triangles of G, by the roots of its diagonal."""
+
 Masked = np.ma.MaskedArray
 
 
@@ -355,3 +358,36 @@ def _count(value: int, name: str) -> int:
     if not 0 <= number < 2**31:
         raise ValueError(f"{name} must be in [0, 2**31), got {number}")
     return number
+
+
+# ---- symmetric matrices --------------------------------------------------------------
+
+
+def is_symmetric(G: Array) -> bool:
+    """Whether arrays on the host are square matrices with the same triangles."""
+    is_square = G.ndim > 1 and G.shape[-2] == G.shape[-1]
+    return is_square and bool((G.swapaxes(-1, -2) == G).all())
+
+
+def symmetric(problem: Problem) -> Array:
+    """The symmetric matrices of the lower triangles; NaN if the triangles differ.
+
+    ValueError for a single matrix on the host whose triangles differ.
+    """
+    assert problem.gram_dtype is not None
+    G = problem.A
+    if not is_cupy(G) and is_symmetric(G):
+        return G
+    xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
+    root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
+    most = SYMMETRIC[problem.gram_dtype] * root[..., :, None] * root[..., None, :]
+    with np.errstate(invalid="ignore"):
+        differs = (xp.abs(G - other) > most).any(axis=(-2, -1))
+    if G.ndim == 2 and not is_cupy(G) and differs:
+        raise ValueError(
+            "G must be symmetric, got a matrix whose triangles differ by up to "
+            f"{np.abs(G - other).max()}"
+        )
+    index = xp.arange(G.shape[-1])
+    lower = xp.where(index[:, None] >= index, G, other)
+    return xp.where(differs[..., None, None], math.nan, lower)
