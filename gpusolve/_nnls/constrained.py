@@ -8,8 +8,8 @@ the host, or proves that they have no solution.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from .._device.arrays import Array, namespace, on_host
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.objects import load
-from .._numerics.arithmetic import weighted
 from .._numerics.certificate import (
     CONVERGED,
     INFEASIBLE,
@@ -27,7 +26,6 @@ from .._numerics.certificate import (
     Solution,
     ratio,
 )
-from .._numerics.system import scale
 from ..reference._nnls_constrained import (
     MOST_VIOLATION,
     ConstrainedSystem,
@@ -35,7 +33,7 @@ from ..reference._nnls_constrained import (
     minimise,
 )
 from .constraint_rows import Rows
-from .dense import CompiledCall, solve_on_cpu
+from .dense import CompiledCall, scaled_batch, solve_on_cpu
 from .feasibility import LeastViolation, least_violation
 from .nnls_constrained_kernel import is_too_large, nnls_constrained
 from .problem import Problem, blank_solution
@@ -110,18 +108,6 @@ class MultiplierTerms(NamedTuple):
     share: Array
     is_feasible: Array
 
-    @classmethod
-    def blank(cls, systems: int, n: int) -> MultiplierTerms:
-        """Terms of no multipliers, for systems that are not feasible."""
-        (slope, share), numbers = np.zeros((2, systems, n)), np.zeros((3, systems))
-        gap, terms, least = numbers
-        return cls(slope, gap, terms, least, share, np.zeros(systems, bool))
-
-    def put(self, k: int, terms: MultiplierTerms) -> None:
-        """Write the terms of system k."""
-        for field, value in zip(self, terms, strict=True):
-            field[k] = value
-
 
 @np.errstate(all="ignore")
 def solve_by_specification(
@@ -132,13 +118,13 @@ def solve_by_specification(
     The terms of the multipliers follow if the matrix has rounding errors: then another
     objective certifies x.
     """
-    total, n = math.prod(problem.batch), problem.shape[1]
-    flat = problem.take(np.arange(total), to_host=True)
-    rows, every = Rows.of(flat), np.arange(total)
-    solution = blank_solution(problem, (total,))
-    terms = MultiplierTerms.blank(total, n)
-    (m, _), work = problem.shape, float(n * n)
-    work *= m + n + sum(rows.counts)
+    total, (m, n) = math.prod(problem.batch), problem.shape
+    flat, every = problem.take(np.arange(total), to_host=True), np.arange(total)
+    rows, solution = Rows.of(flat), blank_solution(problem, (total,))
+    solution.status[...] = NOT_FINITE
+    none = np.zeros(n)
+    terms = [MultiplierTerms(none, 0.0, 0.0, 0.0, none, False)] * total
+    work, tol = float(n * n) * (m + n + sum(rows.counts)), problem.tol or 0.0
     given = flat, rows, slice(0, total), every, None
     least = interruptible(total * work, least_violation, *given)
 
@@ -146,58 +132,40 @@ def solve_by_specification(
         gain = l1 if l1.any() else 0.0
         return solve_on_cpu(Problem(B, b, (), l1=gain, maxiter=problem.maxiter), by)
 
-    tol = problem.tol or 0.0
-    for k in range(total):
+    for k, system, start in constrained_systems(flat, rows):
         one = LeastViolation(*[part[k] for part in least])
-        system = system_of(flat, rows, k)
-        if system is None or one.is_infeasible:
-            solution.status[k] = NOT_FINITE if system is None else INFEASIBLE
+        if one.is_infeasible:
+            solution.status[k] = INFEASIBLE
             continue
-        start = starting_point(flat, system, k)
         nearest = nearest_point(system, one) if one.is_consistent else None
         asked = system, start, nearest, solve_dual, tol
         found = interruptible(work, minimise, *asked)
         x = system.base.unscale(found.point.x).astype(problem.dtype)
         solution.put(k, result_of(found, x, tol))
         if problem.rounded_matrix:
-            terms.put(k, multiplier_terms(found, x))
-    fields: list[Any] = [
-        None if field is None else field.reshape((*problem.batch, *field.shape[1:]))
-        for field in (*solution, *terms)
-    ]
-    split = len(solution)
-    found_terms = MultiplierTerms(*fields[split:]) if problem.rounded_matrix else None
-    return Solution(*fields[:split]), found_terms
+            terms[k] = multiplier_terms(found, x.astype(np.float64))
+
+    def of_batch(field: Array) -> Array:
+        return field.reshape(*problem.batch, *field.shape[1:])
+
+    fields = {name: of_batch(field) for name, field in solution.arrays().items()}
+    stacked = MultiplierTerms(*map(of_batch, map(np.array, zip(*terms, strict=True))))
+    return Solution(**fields), stacked if problem.rounded_matrix else None
 
 
-def system_of(problem: Problem, rows: Rows, k: int) -> ConstrainedSystem | None:
-    """System k of a batch with one axis; None if its arguments are not finite."""
-
-    def part(value: Any, core: int) -> Array:
-        array = np.asarray(value, np.float64)
-        return array[k % len(array)] if array.ndim > core else array
-
-    A, b, n = part(problem.A, 2), part(problem.b, 1), problem.shape[1]
-    if problem.weights is not None:
-        A, b = weighted(A, b, part(problem.weights, 1))
-    C, d, below = part(rows.C, 2), part(rows.d, 1), rows.counts[0]
-    variables = problem.l1, problem.l2, problem.lower, problem.upper
-    l1, l2, lower, upper = (part(v, 1) + np.zeros(n) for v in variables)
-    finite = all(np.isfinite(part).all() for part in (A, b, l1, l2, C, d[below:]))
-    if not (finite and (d < np.inf).all()) or np.isnan([lower, upper]).any():
-        return None
-    base = scale(A, b, l1, l2, problem.dtype, bounds=(lower, upper))
-    base = base._replace(rounded_matrix=problem.rounded_matrix)
-    return ConstrainedSystem.of(base, (C, d, rows.counts))
-
-
-def starting_point(problem: Problem, system: ConstrainedSystem, k: int) -> Array:
-    """The warm start of system k in scaled variables, or zeros."""
-    start = problem.start
-    if start is None:
-        return np.zeros(problem.shape[1])
-    x = system.base.rescale(start[k % len(start)] if start.ndim > 1 else start)
-    return np.where(np.isfinite(x), x, 0)
+def constrained_systems(
+    problem: Problem, rows: Rows
+) -> Iterator[tuple[int, ConstrainedSystem, Array]]:
+    """The finite systems of a batch with one axis: numbers, systems, and starts."""
+    (total,), count, below = problem.batch, sum(rows.counts), rows.counts[0]
+    C = np.broadcast_to(rows.C, (total, count, problem.shape[1]))
+    d = np.broadcast_to(rows.d, (total, count))
+    for (k,), base, start in scaled_batch(problem._replace(sum_to=None)):
+        # Sides of inequalities may be minus infinity.
+        sides = np.append(np.maximum(d[k, :below], 0), d[k, below:])
+        if np.isfinite(C[k]).all() and np.isfinite(sides).all():
+            system = ConstrainedSystem.of(base, (C[k], d[k], rows.counts))
+            yield k, system, np.where(np.isfinite(start), start, 0)
 
 
 def nearest_point(
@@ -240,11 +208,7 @@ def multiplier_terms(found: Found, x: Array) -> MultiplierTerms:
     from the minimum without constraints, b is much larger.
     """
     system, point, base = found.system, found.point, found.system.base
-    x, general, by_b = (
-        base.rescale(x.astype(np.float64)),
-        system.is_general,
-        base.b_scale,
-    )
+    x, general, by_b = base.rescale(x), system.is_general, base.b_scale
     y, rest = point.y * general, point.rest * general
     missing, C = system.missing(x, 0 * x), np.abs(system.C)
     least = system.magnitude - np.linalg.norm(base.b)
@@ -258,5 +222,5 @@ def multiplier_terms(found: Found, x: Array) -> MultiplierTerms:
         gap_terms=np.abs(y) @ (C @ np.abs(x) + np.abs(system.d)) / by_b**2,
         least_activity=least / by_b,
         share=(share / np.where(most > 0, most, 1)).max(axis=0, initial=0),
-        is_feasible=np.asarray(violation <= MOST_VIOLATION / 2),
+        is_feasible=violation <= MOST_VIOLATION / 2,
     )

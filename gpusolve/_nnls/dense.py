@@ -16,7 +16,7 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
@@ -369,6 +369,26 @@ def solve_by_specification(problem: Problem, method: str) -> Solution:
     is_plain = problem.is_nnls and min(problem.shape) > 0 and not any(options + given)
     solution = Solution.blank(problem.batch, problem.shape[1], problem.dtype)
     solution.status[...] = NOT_FINITE
+    with progress_bar(math.prod(problem.batch), "nnls", "system") as bar:
+        for k, system, start in scaled_batch(problem):
+            bar.update(1)
+            found, settled = None, False
+            if method == "auto" and is_plain:
+                found, settled = solve_by_scipy(system, tol, maxiter)
+                start = np.where(np.isfinite(found.x), found.x, start)
+            if not settled:
+                first, found = found, solve_system(system, start, tol, maxiter)
+                if first is not None:
+                    again = {"repaired": np.array(True)}
+                    done = first.status == CONVERGED
+                    found = found._replace(**fewest_counts(found.x) if done else again)
+            assert found is not None
+            solution.put(k, found._replace(x=system.unscale(found.x)))
+    return solution
+
+
+def scaled_batch(problem: Problem) -> Iterator[tuple[Any, System, Array]]:
+    """The finite systems of the batch: the index, the scaled system, and its start."""
     systems = scaled_systems(
         problem.A.astype(np.float64, copy=False),
         problem.b,
@@ -381,23 +401,8 @@ def solve_by_specification(problem: Problem, method: str) -> Solution:
         l1=problem.l1,
         l2=problem.l2,
     )
-    with progress_bar(math.prod(problem.batch), "nnls", "system") as bar:
-        for k, system, start in systems:
-            bar.update(1)
-            system = system._replace(rounded_matrix=problem.rounded_matrix)
-            found, settled = None, False
-            if method == "auto" and is_plain:
-                found, settled = solve_by_scipy(system, tol, maxiter)
-                start = np.where(np.isfinite(found.x), found.x, start)
-            if not settled:
-                first, found = found, solve_system(system, start, tol, maxiter)
-                if first is not None and first.status == CONVERGED:
-                    found = found._replace(**fewest_counts(found.x))
-                elif first is not None:
-                    found = found._replace(repaired=np.array(True))
-            assert found is not None
-            solution.put(k, found._replace(x=system.unscale(found.x)))
-    return solution
+    for k, system, start in systems:
+        yield k, system._replace(rounded_matrix=problem.rounded_matrix), start
 
 
 def solve_by_scipy(system: System, tol: float, maxiter: int) -> tuple[Solution, bool]:
