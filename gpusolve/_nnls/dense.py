@@ -178,7 +178,12 @@ class CompiledCall(NamedTuple):
     @classmethod
     def of(cls, problem: Problem, method: str, has_rows: bool = False) -> CompiledCall:
         """Prepare a batch, for the solver of constraints if it `has_rows`."""
-        systems = LaunchArguments.of(problem if has_rows else by_columns(problem))
+        is_weighted = problem.weights is not None and not problem.shares_matrix
+        if is_weighted and problem.A.ndim == 2 and not has_rows:
+            # Each system multiplies the rows of A by its weights: of contiguous
+            # columns, several rows at once.
+            problem = problem._replace(A=np.asfortranarray(problem.A))
+        systems = LaunchArguments.of(problem)
         (m, n), lengths = problem.shape, problem.dual_lengths
         layout, size = written_layout(problem.batch, n, problem.dtype, lengths)
         argument = systems.argument(
@@ -275,18 +280,6 @@ class CompiledCall(NamedTuple):
             FLAG.pack_into(warm, WARM_OFFSET, True)
             run(self, used, by_qr, bytes(warm))
         return solution
-
-
-def by_columns(problem: Problem) -> Problem:
-    """The problem, with contiguous columns of an A that systems with weights share.
-
-    Each system multiplies the rows of A by its weights: of contiguous columns, several
-    rows at once.
-    """
-    A = problem.A
-    if problem.weights is None or A.ndim > 2 or problem.shares_matrix:
-        return problem
-    return problem._replace(A=np.asfortranarray(A))
 
 
 def gram_run(systems: LaunchArguments, at_once: int) -> Struct:

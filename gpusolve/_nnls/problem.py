@@ -349,7 +349,12 @@ def solve_stacked(problem: Problem, solve: Callable[[Problem], Solution]) -> Sol
 
     ``rnorm`` is the residual of A and b alone.
     """
-    parts = [(block, solve_block(problem, block, solve)) for block in cut(problem)]
+    parts = []
+    for block in cut(problem):
+        part = problem.part(block)
+        solution = solve(stacked(part))
+        rnorm = misfit(part, solution.x)
+        parts.append((block, solution._replace(rnorm=rnorm)))
     if len(parts) == 1:
         return parts[0][1]
     xp, batch = namespace(problem.A), problem.batch
@@ -359,15 +364,6 @@ def solve_stacked(problem: Problem, solve: Callable[[Problem], Solution]) -> Sol
     for block, solution in parts:
         whole.put(block, solution)
     return whole
-
-
-def solve_block(
-    problem: Problem, block: Block, solve: Callable[[Problem], Solution]
-) -> Solution:
-    """Solve the systems of a block."""
-    part = problem.part(block)
-    solution = solve(stacked(part))
-    return solution._replace(rnorm=misfit(part, solution.x))
 
 
 def cut(problem: Problem) -> Iterator[Block]:

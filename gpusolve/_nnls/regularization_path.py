@@ -462,7 +462,8 @@ class RegularizationPath(Generic[ArrayT]):
             raise ValueError(f"sigma must be None with {criterion!r}, got {sigma!r}")
         if criterion in ("gcv", "l_curve") and target is not None:
             raise ValueError(f"target must be None with {criterion!r}, got {target!r}")
-        if criterion == "chi2" and target is None and not self._is_weighted:
+        unweighted = self.result._given["weights"] is None
+        if criterion == "chi2" and target is None and unweighted:
             raise ValueError(
                 'criterion="chi2" needs target or a path with weights, got target=None'
             )
@@ -471,10 +472,6 @@ class RegularizationPath(Generic[ArrayT]):
             raise ValueError(
                 f"l_curve needs at least 3 different lambdas, got {different}"
             )
-
-    @property
-    def _is_weighted(self) -> bool:
-        return self.result._given["weights"] is not None
 
     def _limit(self, criterion: str, target: Any, sigma: Any) -> Array:
         """The largest `rnorm` that a criterion allows."""
