@@ -146,7 +146,7 @@ def solve_by_specification(
             terms[k] = multiplier_terms(found, x.astype(np.float64))
 
     def of_batch(field: Array) -> Array:
-        return field.reshape(*problem.batch, *field.shape[1:])
+        return field.reshape((*problem.batch, *field.shape[1:]))
 
     fields = {name: of_batch(field) for name, field in solution.arrays().items()}
     stacked = MultiplierTerms(*map(of_batch, map(np.array, zip(*terms, strict=True))))

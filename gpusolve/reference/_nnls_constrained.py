@@ -495,7 +495,8 @@ def step(system: ConstrainedSystem, x: Array, solve: SolveDual, method: str) -> 
     Z = inverse_factor(system.matrix, null[:, null.any(axis=0)])
     B, missing = (system.C[~equal] @ Z).T, system.missing(x, 0 * x)[~equal]
     p = base.gradient(base.residual(x)) @ Z
-    last, y = solve(B, -p, -missing, method), none.copy()
+    last = solve(B, -p, -missing, method)._replace(repaired=np.asarray(False))
+    y = none.copy()
     x, y[~equal] = x + Z @ (B @ last.x + p), last.x
     y[equal] = -inverse.T @ system.add_pull(base.gradient(base.residual(x)), y, none)
     found = Found.at(system, Point(x, y, none, 0 * x), last)
