@@ -16,8 +16,9 @@ least h.
 
 The dual problem. With ``H = A^T A = (Z Z^T)^-1``, multipliers y minimise
 ``|B y + p|^2 / 2 - (d - C x) y``. Here B is ``Z^T C^T``, x is any point, and p is its
-negative gradient times ``Z^T``. The solution is ``x + Z (B y + p)``. The multipliers of
-inequalities are not negative: this is least squares within bounds.
+negative gradient times ``Z^T``. The solution is ``x + Z (B y + p)``. Variables that
+equalities determine are eliminated first. The multipliers of inequalities are not
+negative, so that what remains is non-negative least squares.
 
 If columns of A are almost dependent, H has a small proximal term. The step is then
 repeated from each solution: this ends after finitely many steps (R. T. Rockafellar,
@@ -57,7 +58,7 @@ on violations, for an x with terms of the size of b."""
 
 LEAST = 2.0**-26
 """The root of the weight of the proximal term along singular vectors of a smaller
-singular value; the columns of the matrix have unit norm."""
+singular value; the terms of each column have unit norm."""
 
 DEPENDENT = 16.0
 """Singular values, and what is left of rows and columns without their parts along
