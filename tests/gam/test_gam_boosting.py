@@ -247,10 +247,10 @@ def test_screened_steps_are_those_of_dense_matrices(
     Pairs of covariates with opposite effects are nearly equal, so that the steps of one
     raise the score of the other. A learner that is hidden has no score at first.
     """
-    rng = np.random.default_rng(0)
-    X = rng.random((60, 100))
+    rng, rows = np.random.default_rng(0), 240 if kind == "hidden" else 60
+    X = rng.random((rows, 100))
     X[:, ::5] = np.round(4 * X[:, ::5]) / 4  # singular Gram matrices
-    y, w = rng.integers(0, 2, 60) * 1.0, rng.integers(0, 3, 60) * 1.0
+    y, w = rng.integers(0, 2, rows) * 1.0, rng.integers(0, 3, rows) * 1.0
     if kind == "exact":
         y = 3 * X[:, 1]
     elif kind == "turning":  # from the span of learner 1 slowly to that of learner 2
@@ -260,13 +260,13 @@ def test_screened_steps_are_those_of_dense_matrices(
         y = np.sin(2 * np.pi * X) @ np.repeat([1.0, -0.8], 50)
     elif kind == "hidden":  # y has no covariance with the second learner
         X = np.round(X)
-        X[:, 2] = np.where(rng.random(60) < 0.1, 1 - X[:, 1], X[:, 1])
+        X[:, 2] = np.where(rng.random(rows) < 0.1, 1 - X[:, 1], X[:, 1])
         C = np.cov(X[:, 1], X[:, 2], aweights=w)
-        y = X[:, 1] - C[0, 1] / C[1, 1] * X[:, 2]
+        y = X[:, 1] - C[0, 1] / C[1, 1] * X[:, 2] + 0.16 * X[:, 3]
     family = Poisson() if kind == "poisson" else Gaussian()
     splines = [bbs(j, knots=6, boundary=(0, 1), lambda_=2.0) for j in range(100)]
     options: Any = {"family": family, "step_rule": "mboost", "learning_rate": rate}
-    steps = 60 if kind == "opposite" else 25
+    steps = {"opposite": 40, "hidden": 5}.get(kind, 20)
     model = BoostedGAM(splines, max_iter=steps, **options).fit(X, y, w)
     dense = [spline(x, 10, 2.0) for x in X.T]
     expected = plain_path(dense, family, y, steps, rate, w=w)
