@@ -50,17 +50,6 @@ def test_predicts_the_parameters_quantiles_and_intervals(
     np.testing.assert_allclose(both, model.predict_quantile(X, [0.1, 0.9]))
 
 
-def test_the_risk_and_the_score_are_log_likelihoods(
-    model: BoostedDistribution, data: Data
-) -> None:
-    X, y = data
-    given, w = model.predict_parameters(X), np.arange(400) % 3
-    score = stats.norm.logpdf(y, given["mu"], given["sigma"])
-    assert model.score(X, y) == pytest.approx(score.mean())
-    assert model.score(X, y, w) == pytest.approx(np.average(score, weights=w))
-    assert model.risk_[-1] == pytest.approx(-score.sum())
-
-
 @together(
     ("which", "weighted"),
     [("first", True), ("all", False), ("last", True), ("number", False)],
