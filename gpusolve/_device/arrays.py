@@ -380,17 +380,15 @@ def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
     return contiguous(x if order is None else x.transpose(order)).reshape(shape)
 
 
-def largest(
-    values: Array, axis: int = -1, keepdims: bool = False, least: float = 0.0
-) -> Array:
-    """The largest element along an axis, which may be empty; at least `least`.
+def largest(values: Array, axis: int = -1, keepdims: bool = False) -> Array:
+    """The largest element along an axis, which may be empty; at least 0.
 
     ``max`` of CuPy's arrays has no `initial`.
     """
     xp = namespace(values)
     if values.shape[axis]:
-        return xp.maximum(values.max(axis=axis, keepdims=keepdims), least)
-    return values.sum(axis=axis, keepdims=keepdims) + least
+        return xp.maximum(values.max(axis=axis, keepdims=keepdims), 0)
+    return values.sum(axis=axis, keepdims=keepdims)
 
 
 @functools.lru_cache(CACHED)

@@ -177,7 +177,7 @@ def kept(C: Array, used: Array, near: Array, free: Array) -> Array:
     used, near = used.reshape(-1, shape[-1]), near.reshape(-1, shape[-1])
     length = xp.sqrt((C * C).sum(axis=-1, keepdims=True))
     C = C / xp.where(length > 0, length, 1)
-    _, _, along = decomposed(xp.where(used[..., None], C, 0))
+    along = row_basis(xp.where(used[..., None], C, 0))
     apart = C - xp.matmul(xp.matmul(C, transposed(along)), along)
     apart = xp.where(xp.sqrt((apart**2).sum(axis=-1, keepdims=True)) > SAME, apart, 0)
     for _ in range(shape[-1]):
@@ -198,23 +198,19 @@ def kept(C: Array, used: Array, near: Array, free: Array) -> Array:
     return near.reshape(shape)
 
 
-def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, Array]:
-    """The singular vectors of matrices, and the inverses of their singular values.
+def row_basis(matrices: Array) -> Array:
+    """Orthonormal bases of the ranges of rows; zeros fill up matrices of less rank.
 
-    Vectors and inverses are 0 where a singular value is 0 up to rounding errors of the
-    largest, or of a matrix of `least_size`. A matrix with NaN or infinity, which came
-    from an overflow, counts as zero: LAPACK would fail for all matrices, or never end.
+    Singular values count as 0 up to rounding errors of the largest. A matrix with NaN
+    or infinity, which came from an overflow, counts as zero: LAPACK would fail for all
+    matrices, or never end.
     """
     xp, size = namespace(matrices), max(matrices.shape[-2:])
     whole = xp.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
     matrices = xp.where(whole, matrices, 0)
-    left, values, right = xp.linalg.svd(matrices, full_matrices=False)
-    whole = largest(values, keepdims=True, least=least_size)
-    least = DEPENDENT * size * EPS * whole
-    used = values > least
-    inverse = xp.where(used, 1 / xp.where(used, values, 1), 0)
-    left, right = left * used[..., None, :], right * used[..., None]
-    return left, inverse, right
+    _, values, right = xp.linalg.svd(matrices, full_matrices=False)
+    used = values > DEPENDENT * size * EPS * largest(values, keepdims=True)
+    return right * used[..., None]
 
 
 def scaled_rows(rows: Array, size: Array) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from .._numerics.arithmetic import EPS, inverse_power_of_two, remainder
 from .._numerics.certificate import INFEASIBLE, ROUNDED
 from ..reference._nnls_constrained import SHARE
 from .arguments import drop_repeats, gather
-from .constraint_rows import Rows, decomposed
+from .constraint_rows import Rows, row_basis
 from .dense import solve_within_bounds
 from .problem import Problem
 
@@ -231,9 +231,9 @@ class Limits(NamedTuple):
         if not y.shape[-1]:
             return y, 0 * x
         rows = self.C * (y != 0)[..., None] * free[:, None, :]
-        basis, _, _ = decomposed(rows)
+        basis = row_basis(transposed(rows))
         for _ in range(2):
-            y = y - product(basis, transposed_product(basis, y))
+            y = y - transposed_product(basis, product(basis, y))
         y = xp.where(self.equal, y, xp.maximum(y, 0))
         v, _ = remainder(0 * x, transposed(self.C), -y)
         return y, v
