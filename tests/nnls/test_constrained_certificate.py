@@ -28,7 +28,7 @@ import gpusolve
 
 # Points that no solver returns are certified: the certificate itself is called.
 from gpusolve._nnls import bounded_qp, constrained, validation
-from gpusolve.reference._nnls_constrained import Found, Point, certify
+from gpusolve.reference._nnls_constrained import Found, Point, certify, correct
 
 EPS = float(np.finfo(float).eps)
 
@@ -137,6 +137,21 @@ def arguments(given: Exact) -> dict[str, Any]:
     options = given.options()
     lower, upper = options.pop("bounds")
     return {"lower": lower, "upper": upper, **options}
+
+
+def test_an_inequality_does_not_hold_x_by_a_negative_multiplier() -> None:
+    """On ``x >= 1`` as an equality, ``|x - 2|`` would be least at 1."""
+    rows: dict[str, Any] = {"A_ub": np.array([[-1.0]]), "b_ub": np.array([-1.0])}
+    given = np.ones((1, 1, 1)), np.array([[2.0]])
+    problem = validation.validate(*given, lower=-np.inf, upper=np.inf, **rows)
+    every = constrained.constrained_systems(problem, constrained.Rows.of(problem))
+    _, system, _ = next(every)
+    start = Point(system.base.rescale(np.ones(1)), np.ones(1), np.zeros(1), np.zeros(1))
+    with np.errstate(all="ignore"):
+        found = correct(system, start)
+        kkt = certify(system, found).kkt
+    assert_array_equal(found.y, 0)
+    assert kkt >= 0.5
 
 
 # ---- certified solutions -------------------------------------------------------------
