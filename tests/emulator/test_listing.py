@@ -74,6 +74,8 @@ def test_memory_of_each_line(report: Any) -> None:
     column = line_with("tile[column][row];", kernel)
     assert (column.shared_requests, column.sectors) == (warps, 0)
     assert (column.shared_wavefronts, column.fewest_wavefronts) == (32 * warps, warps)
+    wavefronts = sorted(line.wavefronts for line in kernel.shared.values())
+    assert wavefronts == [warps, 32 * warps]
     store = line_with("y[column * 32 + row]", kernel)
     assert (store.sectors, store.fewest_sectors) == (ACTIVE * warps, warps)
     atomic = line_with("atomicAdd", kernel)
