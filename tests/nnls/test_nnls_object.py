@@ -242,7 +242,7 @@ def test_an_interrupt_ends_a_long_batch(
     method: str, interrupt: Interrupt, rng: Generator
 ) -> None:
     A, b = rng.standard_normal((64, 16)), rng.standard_normal((100, 64))
-    many = np.broadcast_to(b, (2000, 100, 64))
+    many = np.broadcast_to(b, (10_000, 100, 64))
     interrupt.ends(lambda: gpusolve.nnls(A, many, method=method))
     assert (interrupt.status == NOT_WRITTEN).mean() > 0.1
 
