@@ -56,7 +56,6 @@ with cupy_stand_in.installed(1):
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks' processes have the import path of the tests."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
 
 
 PLAN = gpu_report.Plan(
@@ -237,13 +236,12 @@ FIRST = {name.partition(",")[0]: name for name in reversed(CALLS)}
     ],
 )
 def test_each_call_computes_on_the_device_of_its_arrays(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str,
 ) -> None:
     """The first of two devices is current, and the arrays are on the second.
 
     The stand-in refuses a computation on another device. Results are NumPy's.
     """
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     with cupy_stand_in.installed() as cupy:
         settings = kernel_calls.Settings(cupy, small=True)
         call = CALLS[name].make(settings)

@@ -30,8 +30,7 @@ ONE_WORD, TWO_WORDS = np.int32, np.int64
 
 
 @pytest.fixture(autouse=True)
-def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+def watched(emulated: None) -> Iterator[None]:
     with emulator.races():
         yield
 

@@ -26,7 +26,7 @@ from gpusolve import emulator
 from gpusolve._device import kernels
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
-pytestmark = needs_emulator
+pytestmark = [needs_emulator, pytest.mark.usefixtures("emulated")]
 
 BARRIER = re.compile(
     r"(__sync(threads|warp)\(\w*\)|(team\.|Workers::)sync\(\)|[\w.]+\.wait\(\));"
@@ -141,11 +141,6 @@ def every_barrier() -> Iterator[Any]:
             left_out = position > 0 or path.name in GRAM_KERNEL
             marks = [pytest.mark.exhaustive] * left_out
             yield pytest.param(barrier, id=str(barrier), marks=marks)
-
-
-@pytest.fixture(autouse=True)
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
 
 
 def test_barriers_are_found_in_the_sources() -> None:

@@ -216,8 +216,7 @@ def test_other_launches_are_not_counted() -> None:
     assert report.kernels == []
 
 
-def test_the_table_names_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+def test_the_table_names_every_kernel(emulated: None) -> None:
     with profile() as report:
         gpusolve.scan(floats(5000))
     table = str(report).splitlines()

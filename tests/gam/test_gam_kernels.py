@@ -36,11 +36,6 @@ SECTOR = 32
 """Bytes."""
 
 
-@pytest.fixture
-def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-
-
 def boosting_of(report: Any) -> Any:
     (kernel,) = [one for one in report.kernels if one.name.startswith("boost_")]
     return kernel
@@ -125,7 +120,7 @@ def test_steps_are_those_of_the_compiled_object(
     np.testing.assert_allclose(device.risk_, host.risk_, rtol=1e-11)
 
 
-@pytest.mark.usefixtures("emulate")
+@pytest.mark.usefixtures("emulated")
 def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 5000)
     x = np.linspace(0, 1, 50)
@@ -148,7 +143,7 @@ def test_chunks_keep_blocks_busy(learners: int, blocks: int) -> None:
 # ---- launches ------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("emulate")
+@pytest.mark.usefixtures("emulated")
 def test_a_watchdog_divides_the_launch_by_the_bytes_of_all_fits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,7 +165,7 @@ def test_a_watchdog_divides_the_launch_by_the_bytes_of_all_fits(
         np.testing.assert_array_equal(found.risk, whole.risk[:, :passes])
 
 
-@pytest.mark.usefixtures("emulate")
+@pytest.mark.usefixtures("emulated")
 def test_a_callback_divides_the_launch() -> None:
     """It is asked after 49 and 99 steps."""
     X, y = additive(np.random.default_rng(0), 40)
@@ -185,7 +180,7 @@ def test_a_callback_divides_the_launch() -> None:
 # ---- costs ---------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("emulate")
+@pytest.mark.usefixtures("emulated")
 def test_folds_are_one_launch_that_reads_each_value_once_for_all_fits() -> None:
     """Values and an index for the moments, and u for each fit.
 
@@ -222,7 +217,7 @@ def test_folds_are_one_launch_that_reads_each_value_once_for_all_fits() -> None:
     assert many - few <= 1.25 * (of_rows * entries + of_matrices)
 
 
-@pytest.mark.usefixtures("emulate")
+@pytest.mark.usefixtures("emulated")
 def test_folds_that_share_reads_have_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -245,7 +240,7 @@ def test_folds_that_share_reads_have_the_same_bits(
     assert (1.3 * np.array(reads[1]) < reads[0]).all()
 
 
-@pytest.mark.usefixtures("emulate")
+@pytest.mark.usefixtures("emulated")
 def test_sums_over_rows_have_few_bank_conflicts() -> None:
     """Wavefronts for a row of a learner, and sectors.
 

@@ -188,10 +188,7 @@ def test_kernels_make_the_steps_of_dense_matrices(
     ],
     ids=str,
 )
-def test_no_race_and_same_bits_in_any_interleaving(
-    family: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+def test_no_race_and_same_bits_in_any_interleaving(family: Any, emulated: None) -> None:
     data = columns(40)
     y = draw(family, np.sin(6 * data["x"]))
     made = []
@@ -207,10 +204,9 @@ def test_no_race_and_same_bits_in_any_interleaving(
 @pytest.mark.parametrize("family", [families.Gaussian(), families.Huber()], ids=str)
 @pytest.mark.parametrize("order", [".release.", ".acquire."])
 def test_a_relaxed_access_of_the_barrier_is_reported(
-    family: Any, order: str, copied_sources: Any, monkeypatch: pytest.MonkeyPatch
+    family: Any, order: str, copied_sources: Any, emulated: None
 ) -> None:
     """The arrival at the grid barrier releases, and the load that waits acquires."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     header = copied_sources / "grid.cuh"
     text = header.read_text()
     assert order in text

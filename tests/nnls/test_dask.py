@@ -268,10 +268,7 @@ def test_parts_of_a_selection_are_tasks(client: Any, rng: Generator, name: str) 
 # ---- workers -------------------------------------------------------------------------
 
 
-def test_chunks_on_a_gpu_are_solved_there(
-    rng: Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+def test_chunks_on_a_gpu_are_solved_there(rng: Generator) -> None:
     A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))
     with cupy_stand_in.installed() as cupy:
         with cupy.cuda.Device(1):

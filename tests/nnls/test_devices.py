@@ -34,8 +34,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+def two_gpus() -> Iterator[Any]:
     with cupy_stand_in.installed() as cupy:
         yield cupy
 

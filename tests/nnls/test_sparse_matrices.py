@@ -356,8 +356,7 @@ def given_on_devices(rng: Generator) -> tuple[Any, Any, dict[str, Any]]:
     return A, b, {"bounds": (0, 0.9), "weights": rng.random(40)}
 
 
-def test_matrices_on_a_gpu(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+def test_matrices_on_a_gpu(rng: Generator) -> None:
     A, b, options = given_on_devices(rng)
     options |= {"L": "first", "lam": 1e-20}
     expected = gpusolve.lsq_linear(A, b, **options)

@@ -504,13 +504,12 @@ def test_entries_out_of_order_are_seen(method: str, columns: Any) -> None:
 
 @pytest.mark.paper("Cupp, 5.3, place of the products")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
-def test_merge_reads_and_writes_each_entry_once(dtype: str, monkeypatch: Any) -> None:
+def test_merge_reads_and_writes_each_entry_once(dtype: str, emulated: None) -> None:
     """A block looks back at the counts before it: each of 20,000 entries is read once,
     and each product is written once.
 
     At most 24 n + 20 k bytes for n entries of 4-byte numbers each and k results.
     """
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     n = 20_000
     A, B = (
         random_coo((200, 200), n / 200**2, rng=seed, dtype=dtype) for seed in (1, 2)
@@ -560,10 +559,9 @@ def sectors_moved(dtype: str, ratio: int, method: Any) -> int:
     [("int32", 128), ("bool", 256), ("float32", 512), ("float64", 512)],
 )
 def test_gallop_moves_fewer_sectors_above_its_ratio(
-    monkeypatch: Any, dtype: str, least: int
+    emulated: None, dtype: str, least: int
 ) -> None:
     """The dtypes with the largest ratio decide; for others merging moves more first."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     ratio = 2 * 512
     assert f"more than {ratio} times" in str(multiply.__doc__)
     for times, fewer in ((least, False), (2 * least, True), (ratio, True)):
@@ -575,9 +573,8 @@ def test_gallop_moves_fewer_sectors_above_its_ratio(
 
 @together(("many", "method"), [(1024, "merge"), (1025, "gallop")])
 def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(
-    many: int, method: str, monkeypatch: Any
+    many: int, method: str, emulated: None
 ) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     A, B = one_row([7], 1100), one_row(np.arange(many), 1100)
     for left, right in ((A, B), (B, A)):
         with emulator.profile() as report:

@@ -443,10 +443,9 @@ def test_plan_for_many_vectors(backend: Any, rng: Generator) -> None:
 
 
 def test_a_plan_has_smaller_tiles_for_larger_results(
-    monkeypatch: pytest.MonkeyPatch, rng: Generator
+    emulated: None, rng: Generator
 ) -> None:
     """Its path was made for results of the dtype of the entries."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     A, x = random_csr(rng, [3000], 50, np.int8), small_integers(rng, np.complex128, 50)
     plan = SpMVPlan(A)
     with emulator.profile() as report:

@@ -12,7 +12,6 @@ from gpusolve.studies import boosting_step
 
 PAGE = Path(__file__).parents[2] / "benchmarks" / "results" / "gemv_figure4.md"
 VARIANTS = "version 1", "version 2"
-GPUS = "MX550", "H200"
 
 pytestmark = pytest.mark.slow
 

@@ -37,7 +37,6 @@ CERTIFIED = 1e-10
 ACCURATE = 256 * EPS
 """Limit on the violation by the methods of well-conditioned systems."""
 
-ACTIVE_SETS = ("lsqnonneg", "fnnls", "fcnnls")
 INTERIOR = ("interior_point", "newton_like", "l1_ls")
 COUNTING = tuple(name for name in COMPARED if name not in INTERIOR)
 ON_HOSTS = tuple(name for name in COMPARED if not COMPARED[name].on_devices)
