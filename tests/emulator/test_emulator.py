@@ -223,7 +223,9 @@ def copy_element(x: Any, source: int, y: Any, target: int) -> None:
     run_one_block(*copy, x, np.int32(source), y, np.int32(target), threads=1)
 
 
-FIVE, OTHER, TWELVE = np.zeros(5), np.zeros(5), np.arange(12.0)
+FIVE, OTHER = np.zeros((2, 4001))[:, 2000:2005]
+"""Far from each other: an element outside of an array is in no other array."""
+TWELVE = np.arange(12.0)
 READS = r"thread \(0, 0, 0\), block \(0, 0, 0\), unchecked_copy\.cu:6: reads element"
 
 OUTSIDE: list[tuple[Any, int, Any, int, str]] = [
