@@ -29,7 +29,8 @@ ROWS_OF_LANE = 16
 """The most rows of each of these lanes."""
 LANE_THREADS, LANE_BLOCKS = 128, 3
 """The threads of a block whose teams are lanes, and the most blocks that registers
-allow; the same in ``device_teams.cuh``."""
+allow. In ``device_teams.cuh``, teams of more than 8 variables and general teams have 2
+blocks: for all shapes up to 200 x 32, `choose` finds the same teams with both."""
 GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 """The least variables, and the most systems, for the grid to solve a system."""
 
