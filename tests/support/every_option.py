@@ -122,7 +122,7 @@ def differentiable(
         "b_eq": 0.1 * rng.random((systems, 1)),
         "L": rng.random((systems, 2, n)),
         "lam": rng.random(systems),
-        "prior": rng.random(n),
+        "prior": rng.random((1, n)),
     }
 
 
