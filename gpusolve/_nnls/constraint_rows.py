@@ -10,9 +10,8 @@ import numpy as np
 from .._device.arrays import Array, largest, namespace
 from .._device.kernels import device_of
 from .._device.products import product, transposed
-from .._numerics.arithmetic import EPS
+from .._numerics.arithmetic import DEPENDENT, EPS
 from .._numerics.certificate import CERTIFIED, ROUNDED
-from ..reference._nnls_constrained import DEPENDENT
 from .arguments import joined
 from .dense import solve_within_bounds
 from .problem import Problem

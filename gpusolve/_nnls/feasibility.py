@@ -18,8 +18,7 @@ from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
 from .._device.kernels import Device, device_of
 from .._device.products import product, transposed, transposed_product
 from .._numerics.arithmetic import EPS, inverse_power_of_two, remainder
-from .._numerics.certificate import INFEASIBLE, ROUNDED
-from ..reference._nnls_constrained import SHARE
+from .._numerics.certificate import INFEASIBLE, ROUNDED, SHARE
 from .arguments import drop_repeats, gather
 from .constraint_rows import Rows, row_basis
 from .dense import solve_within_bounds

@@ -19,6 +19,10 @@ Mask = NDArray[np.bool_]
 EPS = float(np.finfo(np.float64).eps)
 """The machine epsilon of float64."""
 
+DEPENDENT = 16.0
+"""Singular values, and what is left of rows and columns without their parts along
+others, count as zero up to this number times ``n eps`` of their size before."""
+
 TOGETHER = 2**16
 """Products that are computed at once, unless they are of a single column."""
 

@@ -48,6 +48,10 @@ ROUNDED = 8.0
 CONVINCING = 4.0
 """Limit on `angle`, and on `by_x`, in eps, below which no method improves x."""
 
+SHARE = 1e-4
+"""Limit on the violation of a constraint by rounding errors of x, relative to the limit
+on violations, for an x with terms of the size of b."""
+
 
 # ---- solutions -----------------------------------------------------------------------
 

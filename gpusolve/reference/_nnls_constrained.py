@@ -36,10 +36,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.arithmetic import EPS, inverse_power_of_two, remainder, two_sum
+from .._numerics.arithmetic import (
+    DEPENDENT,
+    EPS,
+    inverse_power_of_two,
+    remainder,
+    two_sum,
+)
 from .._numerics.certificate import (
     CERTIFIED,
     ROUNDED,
+    SHARE,
     Solution,
     Terms,
     accepts,
@@ -52,17 +59,9 @@ from .._numerics.system import System
 Array = Any
 """An array of NumPy. Types of its elements would only be repeated."""
 
-SHARE = 1e-4
-"""Limit on the violation of a constraint by rounding errors of x, relative to the limit
-on violations, for an x with terms of the size of b."""
-
 LEAST = 2.0**-26
 """The root of the weight of the proximal term along singular vectors of a smaller
 singular value; the terms of each column have unit norm."""
-
-DEPENDENT = 16.0
-"""Singular values, and what is left of rows and columns without their parts along
-others, count as zero up to this number times ``n eps`` of their size before."""
 
 STEPS = 12
 """The most proximal steps. Few systems need more than two; where rounding errors alone
