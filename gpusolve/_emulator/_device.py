@@ -8,7 +8,6 @@ several blocks run concurrently, and each block of a persistent grid does severa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from ._errors import LaunchError
 from ._setting import Setting
@@ -95,7 +94,7 @@ def checked_shape(what: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
 def check_launch_bounds(
     block: tuple[int, int, int],
     most_threads: int,
-    required: Sequence[tuple[int, ...]],
+    required: tuple[int, ...] | None,
 ) -> None:
     """Raise LaunchError if a kernel does not allow the block.
 
@@ -104,15 +103,14 @@ def check_launch_bounds(
     block : tuple of int
         Within the limits of the device.
     most_threads, required :
-        `LoadedKernel.most_threads` and `blocks`.
+        `LoadedKernel.most_threads` and `block`.
     """
-    for shape in required:
-        if block != shape:
-            raise LaunchError(
-                f"block must be {shape}, which the kernel requires by .reqntid, got "
-                f"{block}",
-                INVALID_VALUE,
-            )
+    if required is not None and block != required:
+        raise LaunchError(
+            f"block must be {required}, which the kernel requires by .reqntid, got "
+            f"{block}",
+            INVALID_VALUE,
+        )
     if math.prod(block) > most_threads:
         raise LaunchError(
             f"block must have at most {most_threads} threads, which the kernel's "

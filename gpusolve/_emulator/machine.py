@@ -139,7 +139,7 @@ def launch(
     shape = Shape(
         _device.checked_shape("grid", grid), _device.checked_shape("block", block)
     )
-    _device.check_launch_bounds(shape.block, kernel.most_threads, kernel.blocks)
+    _device.check_launch_bounds(shape.block, kernel.most_threads, kernel.block)
     if len(parameters) != kernel.parameter_bytes:
         raise ValueError(
             f"parameters must have {kernel.parameter_bytes} bytes, got "

@@ -117,8 +117,8 @@ class LoadedKernel:
         Name, offset and size of each variable; size 0 for the dynamic memory.
     most_threads : int
         Of a block, as ``__launch_bounds__`` allows; otherwise the device's limit.
-    blocks : list of tuple of int
-        The shape of a block that the kernel requires; empty if it allows any.
+    block : tuple of int or None
+        The shape of a block that the kernel requires, if it requires any.
     """
 
     def __init__(self, module: Module, entry: str) -> None:
@@ -135,7 +135,7 @@ class LoadedKernel:
         self.shared_bytes, self.parameter_bytes = sizes
         self.parameters, self.shared_variables = found["parameter"], found["shared"]
         self._undefined = found["undefined"]
-        self.blocks = [tuple(block) for block in found["block"]]
+        self.block = next((tuple(one) for one in found["block"]), None)
         bounds = [most for (most,) in found["most_threads"]]
         self.most_threads: int = min([_device.threads_per_block, *bounds])
 
