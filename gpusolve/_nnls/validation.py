@@ -214,7 +214,6 @@ def _array(A: Array, value: Any, name: str) -> Array:
     return found
 
 
-@np.errstate(over="ignore")
 def _option(A: Array, value: Any, name: str) -> Option:
     """A number as a float, or an array in float64, rounded to the dtype of A.
 
@@ -225,11 +224,13 @@ def _option(A: Array, value: Any, name: str) -> Option:
     if isinstance(value, NUMBERS) or (
         isinstance(value, np.ndarray) and value.ndim == 0
     ):
-        return float(A.dtype.type(value))
+        with np.errstate(over="ignore"):
+            return float(A.dtype.type(value))
     found = _array(A, value, name)
     if found.ndim == 0:  # of another package, or on a device, where it stays
         return found.reshape(1) if is_cupy(found) else _option(A, float(found), name)
-    return found.astype(A.dtype, copy=False).astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):
+        return found.astype(A.dtype, copy=False).astype(np.float64, copy=False)
 
 
 def _variable_option(A: Array, value: Any, name: str) -> Option:
