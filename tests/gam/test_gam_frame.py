@@ -91,7 +91,7 @@ def test_columns_of_all_kinds_are_the_same(column: Any, others: Any) -> None:
 
 
 def test_levels_have_an_order_and_types() -> None:
-    """Missing values are no level; a known order ties neighbouring levels."""
+    """Missing values have no level; a known order ties neighbouring levels."""
     for column, levels in (
         (TEXT, ("a", "b")),
         (ORDERED, tuple(LEVELS)),

@@ -80,7 +80,7 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
 ) -> None:
     """The bounds hold next to the minimum and far away, and for any size of y.
 
-    A violation is that of the exact constraints, up to the least size of its terms.
+    Violations of the exact constraints count up to the least size of their terms.
     """
     rng, checked, feasible = np.random.default_rng(0), 0, 0
     given = almost_parallel(rng, 16, family)
