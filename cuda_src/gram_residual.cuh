@@ -207,5 +207,6 @@ struct GramResidual : GramSteps<T, Team> {
             const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
             at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
         });
+        this->renew_goal();
     }
 };

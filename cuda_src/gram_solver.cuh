@@ -17,6 +17,7 @@ struct GramSolver : GramResidual<T, Team> {
     using Base::given_b, Base::scaled_b, Base::is_data, Base::gradient, Base::transpose_times;
     using Base::make_gradient, Base::make_sum, Base::enter, Base::make_feasible;
     using Base::refresh, Base::certify, Base::keeps_sum, Base::correct_gradient;
+    using Base::restart, Base::most_entering;
     using Base::ridge, Base::rest, Base::sum, Base::size, Base::place, Base::clear;
     using Base::status, Base::nit, Base::n_updates, Base::n_downdates;
     using Base::team, Base::options, Base::at, Base::inverse, Base::b_scale, Base::magnitude;
@@ -57,7 +58,6 @@ struct GramSolver : GramResidual<T, Team> {
         }
         status = converged;
         nit = n_updates = n_downdates = 0;
-        inverse.clear();
         if (options.has_bounds()) {
             for (int j = 0; j < options.n; ++j)
                 place(
@@ -171,6 +171,7 @@ struct GramSolver : GramResidual<T, Team> {
             next.first = make_sum();
             next.most = 0;
         }
+        restart();
         bool continues = solves;
         for (int refreshes = 0; team.any(continues);) {
             iterate(continues, results.x + k * options.n, next);

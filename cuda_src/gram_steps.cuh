@@ -5,11 +5,10 @@
 
 #pragma once
 
-#include "gram_system.cuh"
+#include "passive_system.cuh"
 
-/// Limit on the variables that enter at once; the part of the steepest slope that the others must
-/// have; the cosine of the angle between columns that do not enter together.
-constexpr int most_entering = 16;
+/// The part of the steepest slope that other variables must have to enter at once; the cosine of
+/// the angle between columns that do not enter together.
 constexpr double steep_part = 0.3, alike = 0.9;
 
 /// Part of a column's square norm that must be orthogonal to the passive columns.
@@ -34,26 +33,18 @@ __device__ __forceinline__ Located<double> find_for_all(Team& team, Reals& value
 }
 
 template <class T, class Team>
-struct GramSteps : GramSystem<T, Team> {
-    using Base = GramSystem<T, Team>;
-    using Base::gradient, Base::transpose_times, Base::square_of, Base::variable, Base::owns,
-        Base::sum, Base::size, Base::to_scaled, Base::magnitude;
+struct GramSteps : PassiveSystem<T, Team> {
+    using Base = PassiveSystem<T, Team>;
+    using Base::end_of, Base::dismiss, Base::move, Base::gather_gradient, Base::make_direction;
     using Base::lower_of, Base::upper_of, Base::rest_of, Base::is_inside, Base::gram;
+    using Base::make_gradient, Base::shift_goal, Base::keep_part, Base::place;
+    using Base::most_entering, Base::restart, Base::project, Base::recall_projection, Base::admit;
     using Base::penalty, Base::ridge, Base::lower, Base::upper, Base::rest, Base::ridge_of;
     using Base::status, Base::nit, Base::n_updates, Base::n_downdates;
+    using Base::sum, Base::size, Base::to_scaled, Base::magnitude;
     using Base::team, Base::options, Base::at, Base::inverse;
+    using Base::transpose_times, Base::variable, Base::owns;
     using typename Base::Reals;
-
-    /// Let variable j, which rests at `before`, rest at a value. Ends without a barrier.
-    __device__ void place(int j, double before, double value) {
-        if (!options.has_bounds() || value == before) return;
-        const bool has_gram = at.matrix.has_gram();
-        if (has_gram) subtract_multiple<Team>(at.c, options.n, value - before, gram(j));
-        by_owner<Team>(j, [&](auto i) {
-            if (has_gram) at.c[i] -= (value - before) * ridge(i);
-            at.rest[i] = value;
-        });
-    }
 
     /// Remove all variables, if the team `restarts`; they rest at the bounds next to them. Ends
     /// without a barrier.
@@ -65,33 +56,7 @@ struct GramSteps : GramSystem<T, Team> {
                 if (restarts && j >= 0)
                     place(j, 0, nearest_bound(x, at.lower.of(j), at.upper.of(j)));
             });
-        if (restarts) inverse.clear();
-    }
-
-    /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
-    /// passive variables is subtracted when they are gathered, by `enter`. A gradient that is
-    /// `kept` stays. Ends without a barrier.
-    __device__ void make_gradient(bool kept) {
-        if (!at.matrix.has_gram()) return make_gradient_from_columns(at.w);
-        combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
-            if (!kept) at.w[j] = at.c[j] - sum;
-        });
-    }
-
-    /// out = A^T (b - A x) - penalty, with all l2 penalties. Overwrites the witness.
-    __device__ void make_gradient_from_columns(Reals& out) {
-        Base::template make_residual<PlainDifference>(at.witness);
-        transpose_times(inverse.all(options.n), at.witness, out);
-        for_each_variable<Team>(options.n,
-                                [&](auto j) { out[j] = gradient(out[j], j, at.witness); });
-    }
-
-    /// g = the products of column j with the passive columns.
-    __device__ void multiply_passive(int j) {
-        if (!at.matrix.has_gram())
-            return transpose_times(inverse.passive(), at.matrix.column(j), at.g);
-        at.g.forget();
-        inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
+        if (restarts) restart();
     }
 
     /// Whether a descent is more than `least` times the root of `square`. Squares are compared: a
@@ -100,33 +65,23 @@ struct GramSteps : GramSystem<T, Team> {
         return (descent > 0 && descent * descent > least * least * square) || least < 0;
     }
 
-    /// Append a variable of value x_j, if the team `tries` to, and if the variable is independent
-    /// of the others and moves inwards.
-    ///
-    /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
-    /// decrease of the objective along its orthogonal part; a negative number sets no limit. A
-    /// large team finds the largest of its threads, too. Ends without a barrier.
+    /// Let variable j enter with the value x_j, if the team `tries` to, and if the variable is
+    /// independent of the others and moves inwards. `least` limits the decrease of the objective
+    /// along the part of column j that is orthogonal to the passive columns; a negative number sets
+    /// no limit. A large team finds the largest of its threads, too. Ends without a barrier.
     __device__ bool append(bool tries, int j, double x_j, double least, Located<double>& largest) {
         const bool fits = inverse.length < options.capacity();
         tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
         if (!team.any(tries)) return false;
         const double before = tries ? rest_of(j) : 0;  // a guess may have moved it just now
-        multiply_passive(j);
-        team.sync();
-        const Two along = inverse.project(team, at.g, at.passive_w, at.u, largest);
-        const double w = at.w.of(j), norm = at.norm.of(j);
-        const double square = square_of(j) - along.a;
-        const double descent = w < 0 ? along.b - w : w - along.b;
-        const bool enters = tries && fits && square > resolved_part * norm * norm &&
-                            exceeds(descent, least, square);
+        const Projection column = project(j, largest);
+        const double norm = at.norm.of(j);
+        const bool enters = tries && fits && column.square > resolved_part * norm * norm &&
+                            exceeds(column.descent, least, column.square);
         if (!team.any(enters)) return false;
-        const int p = inverse.append(enters ? j : -1, at.u, square);
+        admit(enters, j, x_j, before, column);
         if (!enters) return false;
         place(j, before, 0);
-        by_owner<Team>(p, [&](auto i) {
-            at.x[i] = x_j;
-            at.passive_w[i] = w;
-        });
         ++n_updates;
         return true;
     }
@@ -138,15 +93,13 @@ struct GramSteps : GramSystem<T, Team> {
     /// variable at the position `leaving`, which j replaces. False if nothing moves. Ends with a
     /// barrier.
     __device__ bool exchange(bool tries, int j, int& leaving) {
+        const double square = recall_projection(j);
         Two penalties = AddTwo::identity();
-        double fitted = 0;
         inverse.for_each([&](auto p) {
             const double term = at.u[p] * at.penalties[variable(p)];
             penalties = AddTwo()(penalties, {term, fabs(term)});
-            fitted += at.u[p] * at.g[p];
         });
         penalties = team.reduce(penalties, Called<AddTwo>());
-        const double square = square_of(j) - team.reduce(fitted, Called<Add<double>>());
         const double norm = at.norm.of(j), own = at.penalties.of(j), before = at.rest.of(j);
         const double sign = at.w.of(j) < 0 ? -1 : 1, gain = sign * (penalties.a - own);
         bool moves = tries && !(square > resolved_part * norm * norm) &&
@@ -174,8 +127,8 @@ struct GramSteps : GramSystem<T, Team> {
                 at.x[p] = clipped(at.x[p] + length * d, lower, upper);
                 at.end[p] = d < 0 ? lower : upper;
             });
-            place(j, before, length == whole ? end : before + sign * length);
         }
+        move(moves, j, before, length == whole ? end : before + sign * length);
         team.sync();
         return moves;
     }
@@ -184,7 +137,7 @@ struct GramSteps : GramSystem<T, Team> {
     /// be between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
     __device__ int make_sum() {
         if (!at.matrix.has_gram()) {
-            make_gradient_from_columns(at.w);
+            make_gradient(false);
             for_each_variable<Team>(options.n, [&](auto j) { at.c[j] = at.w[j]; });
         }
         double missing =
@@ -238,7 +191,8 @@ struct GramSteps : GramSystem<T, Team> {
 
     /// Let variable j not enter again; with G, if it was `accepted`, no variable of a like column.
     __device__ void exclude(int j, bool accepted) {
-        if (!at.matrix.has_gram()) return by_owner<Team>(j, [&](auto i) { at.slope[i] = 0; });
+        if (most_entering == 1 || !at.matrix.has_gram())
+            return by_owner<Team>(j, [&](auto i) { at.slope[i] = 0; });
         const auto column = gram(j);
         const double norm = at.norm.of(j);
         const double limit = accepted ? alike * norm : Floating<double>::infinity();
@@ -283,11 +237,9 @@ struct GramSteps : GramSystem<T, Team> {
                           [&](auto j) { return at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0.0; });
         team.sync();
         inverse.for_each([&](auto p) {
-            const auto j = variable(p);
-            const bool is_whole = fresh || !at.matrix.has_gram();
-            at.passive_w[p] = is_whole ? at.w[j] : at.w[j] - ridge(j) * at.x[p];
-            at.slope[j] = guess != nullptr ? Floating<double>::nan() : 0;
+            at.slope[variable(p)] = guess != nullptr ? Floating<double>::nan() : 0;
         });
+        gather_gradient(fresh);
         const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0, j = -1, replacing = -1;
@@ -339,7 +291,7 @@ struct GramSteps : GramSystem<T, Team> {
         const bool rests = has_guess && (x_j == lower_of(j) || x_j == upper_of(j));
         if (!team.any(rests)) return false;
         team.sync();
-        if (rests) place(j, before, x_j);
+        move(rests, j, before, x_j);
         return rests;
     }
 
@@ -352,7 +304,7 @@ struct GramSteps : GramSystem<T, Team> {
             team.sync();
             inverse.multiply(team, at.row, at.along);
         }
-        if (!kept) inverse.multiply(team, at.passive_w, at.d);
+        if (!kept) make_direction(corrects);
         if (!options.has_sum()) return 0;
         double shift = 0;
         bool lacks = true;
@@ -380,7 +332,7 @@ struct GramSteps : GramSystem<T, Team> {
     /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
     __device__ void shift_multiplier(double shift) {
         subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
-        inverse.for_each([&](auto p) { at.passive_w[p] -= shift * at.row[p]; });
+        shift_goal(shift);
         if (owns(options.m)) at.residual[options.m] -= shift;
     }
 
@@ -430,9 +382,9 @@ struct GramSteps : GramSystem<T, Team> {
             inverse.for_each([&](auto p) {
                 const int j = options.has_bounds() ? variable(p) : 0;
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
-                at.passive_w[p] *= 1 - step;
             });
             left = 1 - step;
+            keep_part(left);
             moves = first.index >= 0;
             moved = moved || !moves || step > 0;
             leaving = first.index;
@@ -450,8 +402,8 @@ struct GramSteps : GramSystem<T, Team> {
     /// the part of the step d that x has not taken. Ends without a barrier.
     __device__ void remove(int position, double left) {
         const int p = max(position, 0), j = options.has_bounds() ? variable(p) : 0;
-        const double value = options.has_bounds() ? at.end.of(p) : 0;
-        inverse.remove(team, position, at.u, at.x, at.passive_w, at.d, left);
+        const double value = options.has_bounds() ? end_of(p) : 0;
+        dismiss(position, value, left);
         if (position < 0) return;
         place(j, 0, value);
         ++n_downdates;

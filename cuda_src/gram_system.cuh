@@ -159,6 +159,17 @@ struct GramSystem {
         const double norm = at.matrix.norm.of(j);
         return norm * norm + ridge_of(j);
     }
+    /// Let variable j, which rests at `before`, rest at a value. Ends without a barrier.
+    __device__ void place(int j, double before, double value) {
+        if (!options.has_bounds() || value == before) return;
+        const bool has_gram = at.matrix.has_gram();
+        if (has_gram) subtract_multiple<Team>(at.c, options.n, value - before, gram(j));
+        by_owner<Team>(j, [&](auto i) {
+            if (has_gram) at.c[i] -= (value - before) * ridge(i);
+            at.rest[i] = value;
+        });
+    }
+
     template <class Position>
     __device__ auto variable(Position p) const {
         return inverse.variable(p);

@@ -1,13 +1,9 @@
-// What lanes of a warp do in their own way, for nnls_gram.cu: the inverse H and vectors by variable
-// are in registers.
+// What lanes of a warp do in their own way, for nnls_gram.cu: vectors by variable are in registers.
 
 #pragma once
 
 #include "device_teams.cuh"
 #include "gram_products.cuh"
-#include "passive_inverse.cuh"
-
-// ---- the inverse --------------------------------------------------------------------------
 
 /// Variables of a problem, as a set of bits.
 template <int lanes, int each, bool general>
@@ -49,125 +45,6 @@ struct Chosen<LaneTeam<lanes, each, general>> {
                                                      Variable j) {
         const double value = values.of(j);
         return lanes > 1 && j < 0 ? 0 : value;
-    }
-};
-
-template <int lanes, int each, bool general>
-struct PassiveInverseArrays<LaneTeam<lanes, each, general>> {
-    __device__ void place(TeamMemory&, int) {}
-    __device__ void place(unsigned char*, unsigned char*, int) {}
-};
-
-template <int lanes, int each, bool general>
-class PassiveInverse<LaneTeam<lanes, each, general>> {
-  public:
-    using Team = LaneTeam<lanes, each, general>;
-    using Reals = LaneVector<double, Team>;
-
-    int length;
-
-    __device__ explicit PassiveInverse(const PassiveInverseArrays<Team>&) { clear(); }
-
-    template <class Position>
-    __device__ __forceinline__ Position variable(Position p) const {
-        return p;
-    }
-    __device__ __forceinline__ Chosen<Team> passive() const { return chosen_; }
-    __device__ __forceinline__ Chosen<Team> all(int n) const {
-        return {whole_warp >> (warp_threads - n)};
-    }
-    __device__ void clear() {
-        length = 0;
-        chosen_.bits = 0;
-        for_each_entry([](int, int, double& entry) { entry = 0; });
-    }
-
-    template <class Body>
-    __device__ __forceinline__ void for_each(Body body) const {
-        for_each_variable<Team>(width, [&](auto p) {
-            if (chosen_.has(p)) body(p);
-        });
-    }
-
-    __device__ void multiply(Team&, const Reals& in, Reals& out) const {
-        Reals sum{};
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-            const double value = in.of(k);
-#pragma unroll
-            for (int q = 0; q < each; ++q) sum.own[q] += rows_[q][k] * value;
-        }
-        out = sum;
-    }
-
-    /// Elements of g and w that are not passive are 0.
-    __device__ Two project(Team& team, const Reals& g, const Reals& w, Reals& u,
-                           Located<double>&) const {
-        multiply(team, g, u);
-        Two along = AddTwo::identity();
-#pragma unroll
-        for (int q = 0; q < each; ++q)
-            along = AddTwo()(along, {u.own[q] * g.own[q], u.own[q] * w.own[q]});
-        return team.reduce(along, Called<AddTwo>());
-    }
-
-    /// Without a variable, -1, H stays as it is.
-    __device__ int append(int variable, Reals u, double square) {
-        for_each_variable<Team>(width, [&](auto p) {
-            if (p == variable) u[p] = -1;
-        });
-        if (variable >= 0) {
-            chosen_.bits |= 1u << variable;
-            ++length;
-        }
-        add_product(variable >= 0, 1 / square, u);
-        return variable;
-    }
-
-    /// Without a position, -1, H stays as it is.
-    /// The step d is computed again: it would take registers.
-    __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&, Reals&, double) {
-        for_each_entry([&](auto p, int k, double& entry) {
-            if (k == position) v[p] = entry;
-        });
-        const double square = v.of(max(position, 0));
-        add_product(position >= 0, -1 / square, v);
-        if (position < 0) return;
-        for_each_entry([&](int p, int k, double& entry) {
-            if (p == position || k == position) entry = 0;
-        });
-        chosen_.bits &= ~(1u << position);
-        --length;
-    }
-
-  private:
-    static constexpr int width = Team::width;
-
-    double rows_[each][width];
-    Chosen<Team> chosen_;
-
-    /// body(p, k, entry) for the entries of this lane's rows.
-    template <class Body>
-    __device__ __forceinline__ void for_each_entry(Body body) {
-#pragma unroll
-        for (int k = 0; k < width; ++k)
-            for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
-    }
-
-    /// H += factor v v^T, if H `changes`; v is 0 for other variables.
-    __device__ void add_product(bool changes, double factor, Reals& v) {
-        double scaled[each];
-#pragma unroll
-        for (int q = 0; q < each; ++q) {
-            if (!changes) v.own[q] = 0;
-            scaled[q] = changes ? factor * v.own[q] : 0;
-        }
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-            const double element = v.of(k);
-#pragma unroll
-            for (int q = 0; q < each; ++q) rows_[q][k] += element * scaled[q];
-        }
     }
 };
 

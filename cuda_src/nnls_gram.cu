@@ -8,9 +8,10 @@
 // Source. Lawson & Hanson's active-set method (Algorithm 1 of Luo & Duraiswami, "Efficient Parallel
 // Non-Negative Least Squares on Multi-Core Architectures"), with upper bounds Stark & Parker's, on
 // G = A^T A and the inverse H of its passive part, which is updated by rank 1. Several variables
-// enter at once. The steps are in gram_steps.cuh, the residual and the certificate in
-// gram_residual.cuh, the loop in gram_solver.cuh. The specification in NumPy,
-// gpusolve/reference/_nnls.py, finds the same minimum by a QR factorisation in each step.
+// enter at once, or one variable if all products with H are at hand (tableau.cuh). The steps are in
+// gram_steps.cuh, the residual and the certificate in gram_residual.cuh, the loop in
+// gram_solver.cuh. The specification in NumPy, gpusolve/reference/_nnls.py, finds the same minimum
+// by a QR factorisation in each step.
 //
 // Bounds. A variable that is not passive rests at a bound, or at 0 if it is free. What resting
 // variables fit is subtracted from c. For non-negative least squares that is 0, and costs nothing.
@@ -30,20 +31,21 @@
 // writes the scaled matrices; small matrices are scaled by their team, and not written.
 //
 // Memory. A team has a vector of each kind, and H. The first rows and columns of H are in shared
-// memory as far as they fit. G and the scaled matrices are in global memory. Teams of lanes have H
-// and the vectors by variable in registers, and exchange them by shuffles; G, the scaled matrix,
-// vectors by row, and the options of variables are in shared memory.
+// memory as far as they fit. G and the scaled matrices are in global memory. Teams of lanes have a
+// tableau and the vectors by variable in registers, and exchange them by shuffles; G, the scaled
+// matrix, vectors by row, and the options of variables are in shared memory.
 //
 // Cost. l passive variables: l n operations for a gradient, 2 l^2 for a variable that enters, l^2
 // for one that leaves, and l^2 for the first solution after variables have entered: when a variable
 // leaves, the next step follows from the last one. A is read once for A^T b, once or twice for a
 // certificate. Barriers of a team: 2 for a variable that enters, 3 for the first of several that
 // enter at once, 3 for a solution, 2 for a variable that leaves, with the solution without it.
-// Lanes need no barrier of their block, but for a matrix that its teams share.
+// Lanes need no barrier of their block, but for a matrix that its teams share; a variable that
+// enters or leaves takes n^2 operations.
 
 #include "batch.cuh"
 #include "gram_solver.cuh"
-#include "lane_team.cuh"
+#include "tableau.cuh"
 
 /// Write the scaled columns of each matrix in order, and their scales and norms. A column
 /// has room for `height` entries. The scale takes account of the l2 penalty. Offsets in `systems`

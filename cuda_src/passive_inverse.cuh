@@ -1,19 +1,17 @@
 // The inverse H of a positive definite matrix, restricted to a changing set of variables.
 //
-// A variable enters or leaves by an update of H of rank 1. A variable has a position in H:
+// A variable enters or leaves by an update of H of rank 1. A variable has the position in H at
+// which it entered. The last variable takes the position of the variable that leaves, so H never
+// has gaps. Teams of lanes have H in a tableau, where a variable's position is its number:
+// tableau.cuh.
 //
-// - For large teams, the position at which it entered. The last variable takes the position of
-//   the variable that leaves, so H never has gaps.
-// - For lanes of a warp, its own number. Rows and columns of other variables are 0.
-//
-// Memory of large teams. The first rows and columns, before `side`, are a square in shared memory,
+// Memory. The first rows and columns, before `side`, are a square in shared memory,
 // whose rows are read and written 16 bytes at a time; columns that no variable has are 0. Later
 // rows are in global memory, up to the diagonal, one after another. `side` is 8 more than a
-// multiple of 16: two neighbouring rows begin in different halves of the banks. A lane of a warp
-// has its rows of H in registers.
+// multiple of 16: two neighbouring rows begin in different halves of the banks.
 //
 // Cost. For l variables, an update reads and writes l^2 numbers in shared memory, or half as many
-// in global memory, a product reads l^2. For lanes: l shuffles.
+// in global memory, a product reads l^2.
 
 #pragma once
 

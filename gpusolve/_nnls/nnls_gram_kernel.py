@@ -163,6 +163,8 @@ def arrays_of(team: Team, size: Size) -> list[int]:
     arrays += [8 * n, 8] * bool(kind & SUM)
     if team.is_small:
         arrays.append(8 * size.m)
+        lanes = team.threads // team.teams
+        arrays += [8 * (lanes * LANES[lanes] + 1)] * (lanes > 1)
     else:
         arrays += [8 * n] * 2 + [8 * capacity] * 3 + [8 * (capacity + 2)]
         arrays.append(4 * capacity)
