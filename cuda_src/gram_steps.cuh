@@ -9,7 +9,7 @@
 
 /// The part of the steepest slope that other variables must have to enter at once; the cosine of
 /// the angle between columns that do not enter together.
-constexpr double steep_part = 0.3, alike = 0.9;
+constexpr double steep_part = 0.3, alike = 0.85;
 
 /// Part of a column's square norm that must be orthogonal to the passive columns.
 constexpr double resolved_part = 1e-12;
