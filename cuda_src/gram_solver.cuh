@@ -96,20 +96,23 @@ struct GramSolver : GramResidual<T, Team> {
         }
     }
 
+    /// How accurate x is: no other method could improve a convincing x.
+    enum Accuracy : int { insufficient, sufficient, convincing };
+
     struct Outcome {
-        bool is_convincing;  // no other method could improve x
-        bool is_hidden;      // rounding x may change A x too much
-        bool is_certified;
-        double score;  // what another method must beat: NaN if x is not kept
+        Accuracy accuracy;
+        bool is_hidden;  // rounding x may change A x too much
+        double score;    // what another method must beat: NaN if x is not kept
     };
 
     /// What is known of x. Certified x is harder to beat.
     __device__ Outcome judge(const Certified& found, bool keeps_sum) const {
         const bool is_hidden = found.certificate.is_hidden();
         const bool is_certified = keeps_sum && found.certificate.is_good(true, options.tol);
+        Accuracy accuracy = is_certified ? sufficient : insufficient;
+        if (is_certified && found.certificate.is_good(false, options.tol)) accuracy = convincing;
         const double score = found.misfit - (is_certified ? certified<T> * magnitude : 0);
-        return {keeps_sum && found.certificate.is_good(false, options.tol), is_hidden, is_certified,
-                is_hidden || !keeps_sum ? Floating<double>::nan() : score};
+        return {accuracy, is_hidden, is_hidden || !keeps_sum ? Floating<double>::nan() : score};
     }
 
     /// What the next iteration does.
@@ -197,7 +200,7 @@ struct GramSolver : GramResidual<T, Team> {
             next.starts = restarts;
             if (team.any(restarts)) clear(restarts);
         }
-        const bool good = status == iteration_limit ? outcome.is_convincing : outcome.is_certified;
+        const bool good = outcome.accuracy >= (status == iteration_limit ? convincing : sufficient);
         if (solves && Team::rank() == 0) {
             const NnlsStatus refused = status == converged ? uncertified : status;
             results.status[k] = good ? converged : refused;
@@ -223,7 +226,7 @@ struct GramSolver : GramResidual<T, Team> {
         const Outcome outcome = solve(solves, systems.warm, results, k);
         if (!solves) return;
         const bool settled =
-            outcome.is_convincing || (systems.limited && status == iteration_limit);
+            outcome.accuracy == convincing || (systems.limited && status == iteration_limit);
         if (settled || systems.listed == nullptr) return;
         if (outcome.is_hidden) for_each<Team>(n, [&](int j) { results.x[k * n + j] = 0; });
         if (Team::rank() == 0)
