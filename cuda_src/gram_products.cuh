@@ -48,33 +48,20 @@ __device__ void multiply_columns(const GramMatrix<Team>& matrix, int m, int,
     multiply_columns<Team>(matrix.entries, matrix.leading, m, chosen, vector, out);
 }
 
-/// A sum of products, and a number minus such a sum, in working precision; the latter in twice of
-/// it.
+/// A sum of products in working precision; AccurateSum has twice the precision.
 struct PlainSum {
     double value;
+
     __device__ __forceinline__ void take(double a, double x) { value += a * x; }
-    __device__ __forceinline__ double rounded() const { return value; }
-};
-struct PlainDifference {
-    double value;
-    __device__ __forceinline__ void take(double a, double x) { value -= a * x; }
-    __device__ __forceinline__ double rounded() const { return value; }
-};
-struct AccurateDifference {
-    Twofold<double> value;
-    __device__ __forceinline__ void take(double a, double x) {
-        value = AddTwofold<double>()(value, two_product(a, -x));
-    }
-    __device__ __forceinline__ double rounded() const { return value.high + value.low; }
+    __device__ __forceinline__ double subtracted_from(double b) const { return b - value; }
 };
 
-/// use(i, result) for i = first, first + the team's size, ... below `count`, by the thread that has
-/// element i; `rows_` elements at once, if there are as many. The result takes the products of
-/// matrix(i, j) and y[p] to start(i), for the chosen variables j at positions p.
-template <class Sum, int rows_, class Team, class In, class Start, class Use>
+/// use(i, sum) for i = first, first + the team's size, ... below `count`, by the thread that has
+/// element i; `rows_` elements at once, if there are as many. The sum has the terms
+/// matrix(i, j) y[p] of the chosen variables j at positions p; `empty` is a sum without terms.
+template <int rows_, class Sum, class Team, class In, class Use>
 __device__ __forceinline__ void combine_rows(MatrixView matrix, int first, int count,
-                                             const Chosen<Team>& chosen, In y, Start start,
-                                             Use use) {
+                                             const Chosen<Team>& chosen, In y, Sum empty, Use use) {
     struct Column {
         double entries[rows_], factor;
     };
@@ -83,7 +70,7 @@ __device__ __forceinline__ void combine_rows(MatrixView matrix, int first, int c
 #pragma unroll 1
     for (; i + (rows_ - 1) * step < count; i += rows_ * step) {
         Sum sum[rows_];
-        for (int q = 0; q < rows_; ++q) sum[q] = {start(i + q * step)};
+        for (int q = 0; q < rows_; ++q) sum[q] = empty;
         load_ahead<1>(
             0, chosen.count,
             [&](int p, int ahead) {
@@ -95,14 +82,14 @@ __device__ __forceinline__ void combine_rows(MatrixView matrix, int first, int c
             [&](int, int, const Column& column) {
                 for (int q = 0; q < rows_; ++q) sum[q].take(column.entries[q], column.factor);
             });
-        for (int q = 0; q < rows_; ++q) use(i + q * step, sum[q].rounded());
+        for (int q = 0; q < rows_; ++q) use(i + q * step, sum[q]);
     }
-    if constexpr (rows_ > 1) combine_rows<Sum, rows_ / 2>(matrix, i, count, chosen, y, start, use);
+    if constexpr (rows_ > 1) combine_rows<rows_ / 2>(matrix, i, count, chosen, y, empty, use);
 }
-template <class Sum, class Team, class Address, class Start, class Use>
+template <class Sum, class Team, class Address, class Use>
 __device__ __forceinline__ void combine(MatrixView matrix, int count, const Chosen<Team>& chosen,
-                                        Vector<double, Address> y, Start start, Use use) {
-    combine_rows<Sum, Team::rows_at_once>(matrix, Team::rank(), count, chosen, y, start, use);
+                                        Vector<double, Address> y, Sum empty, Use use) {
+    combine_rows<Team::rows_at_once>(matrix, Team::rank(), count, chosen, y, empty, use);
 }
 
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
@@ -110,7 +97,8 @@ template <class Team, class Use>
 __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,
                                              const Chosen<Team>& chosen, typename Team::Reals y,
                                              Use use) {
-    combine<PlainSum, Team>(MatrixView{matrix.G, 1, n}, n, chosen, y, [](int) { return 0.0; }, use);
+    combine(MatrixView{matrix.G, 1, n}, n, chosen, y, PlainSum{0},
+            [&](int i, PlainSum sum) { use(i, sum.value); });
 }
 
 /// out[i] -= factor * in[i]. A thread computes the elements of its rank.

@@ -110,14 +110,13 @@ struct GramResidual : GramSteps<T, Team> {
     /// Subtract A d, with the rows of the l2 penalty, from a residual; `shift` changes the
     /// multiplier of the fixed sum.
     __device__ void subtract_fitted(Array from, double shift) {
-        combine<PlainSum, Team>(
-            at.matrix.view(), options.height(), inverse.passive(), at.d, [](int) { return 0.0; },
-            [&](int i, double fitted) {
-                if (is_data(i))
-                    from[i] -= fitted;
-                else
-                    at.witness[i] = at.residual[i] -= shift;
-            });
+        combine(at.matrix.view(), options.height(), inverse.passive(), at.d, PlainSum{0},
+                [&](int i, PlainSum fitted) {
+                    if (is_data(i))
+                        from[i] -= fitted.value;
+                    else
+                        at.witness[i] = at.residual[i] -= shift;
+                });
         if (options.has_ridge())
             inverse.for_each([&](auto p) {
                 from[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
@@ -130,10 +129,9 @@ struct GramResidual : GramSteps<T, Team> {
     /// The part of the residual along the passive columns is due to an error of x. Without that
     /// part it is the witness of the certificate.
     __device__ bool refresh() {
-        Array out = at.witness;
         bool follows = false;
-        for (bool again = false;; again = true, out = at.residual) {
-            Base::template make_residual<AccurateDifference>(out);
+        for (bool again = false;; again = true) {
+            Base::make_residual(again ? at.residual : at.witness, AccurateSum::of_size(size()));
             if (again || !team.any(correct(follows))) return follows;
         }
     }
@@ -158,12 +156,13 @@ struct GramResidual : GramSteps<T, Team> {
                 AddTwo()(fit_and_length, {i < options.m ? left * left : 0, witness * witness});
         });
         fit_and_length = team.reduce(fit_and_length, Called<AddTwo>());
-        double slope = 0;
+        double slope = 0, size = 0;
         for_each_variable<Team>(options.n, [&](auto j) {
             const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
             const double violated = violation(x, w, lower(j), upper(j));
             slope = MaxMagnitude<double>()(slope, ratio(violated, at.norm[j]));
+            size += at.norm[j] * fabs(x);
             apart_and_gap.b += bound_distance(x, lower(j), upper(j)) * w;
             const double l1 = penalty(j);
             objective_and_slack.a += 2 * l1 * x;
@@ -171,10 +170,11 @@ struct GramResidual : GramSteps<T, Team> {
         });
         apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
         slope = team.reduce(slope, Called<MaxMagnitude<double>>());
+        size = team.reduce(size, Called<Add<double>>());
         objective_and_slack = team.reduce(objective_and_slack, Called<AddTwo>());
         const double length = square_root(fit_and_length.b), square = objective_and_slack.a;
         const double misfit = square_root(fabs(square));
-        return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, magnitude, size(),
+        return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, magnitude, size,
                  objective_and_slack.b},
                 square_root(fit_and_length.a),
                 square < 0 ? -misfit : misfit};

@@ -216,21 +216,20 @@ struct GramSystem {
         return team.reduce(result, Called<Add<double>>());
     }
 
-    /// out = b - A x, by a kind of sum; then minus the multiplier in the row of a
+    /// out = b - A x, by sums that are `empty` at first; then minus the multiplier in the row of a
     /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
     /// stores the elements of its rank. Ends with a barrier.
     template <class Sum>
-    __device__ void make_residual(Array out) {
+    __device__ void make_residual(Array out, Sum empty) {
         at.all_x.forget();
         for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
         team.sync();
         inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
         const bool all = options.has_bounds();
-        combine<Sum, Team>(
-            at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
-            all || Team::is_small ? at.all_x : at.x, [&](int i) { return scaled_b(i); },
-            [&](int i, double value) { out[i] = value; });
+        combine(at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
+                all || Team::is_small ? at.all_x : at.x, empty,
+                [&](int i, const Sum& fitted) { out[i] = fitted.subtracted_from(scaled_b(i)); });
         if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
         if (options.has_ridge())
             for_each_variable<Team>(options.n, [&](auto j) {

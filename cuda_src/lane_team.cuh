@@ -178,21 +178,20 @@ __device__ __forceinline__ void combine_gram(
 
 /// Sums of columns for the rows of a lane, some at once: see gram_products.cuh. Lanes shuffle y, so
 /// they take as many turns as the last of them.
-template <class Sum, class Team, class Start, class Use>
+template <class Sum, class Team, class Use>
 __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
-                                        const LaneVector<double, Team>& y, Start start, Use use) {
+                                        const LaneVector<double, Team>& y, Sum empty, Use use) {
     constexpr int lanes = Team::size(), rows_at_once = Team::rows_at_once;
 #pragma unroll 1
     for (int first = 0; first < count; first += rows_at_once * lanes) {
         // Rows that do not exist are computed like the last row, and not used.
         const auto row_of = [&](int q) { return first + q * lanes + Team::rank(); };
-        Sum sum[rows_at_once] = {};
+        Sum sum[rows_at_once];
         const double* row[rows_at_once];
 #pragma unroll
         for (int q = 0; q < rows_at_once; ++q) {
-            const int i = min(row_of(q), count - 1);
-            sum[q] = {start(i)};
-            row[q] = &rows(i, 0);
+            sum[q] = empty;
+            row[q] = &rows(min(row_of(q), count - 1), 0);
         }
         chosen.by_slot([&](auto p, int j) {
             const double value = Chosen<Team>::element(y, p);
@@ -201,6 +200,6 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
         });
 #pragma unroll
         for (int q = 0; q < rows_at_once; ++q)
-            if (row_of(q) < count) use(row_of(q), sum[q].rounded());
+            if (row_of(q) < count) use(row_of(q), sum[q]);
     }
 }

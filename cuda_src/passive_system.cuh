@@ -37,7 +37,7 @@ struct PassiveSystem : GramSystem<T, Team> {
 
     /// out = A^T (b - A x) - penalty, with all l2 penalties. Overwrites the witness.
     __device__ void make_gradient_from_columns(Reals& out) {
-        Base::template make_residual<PlainDifference>(at.witness);
+        Base::make_residual(at.witness, PlainSum{0});
         transpose_times(inverse.all(options.n), at.witness, out);
         for_each_variable<Team>(options.n,
                                 [&](auto j) { out[j] = gradient(out[j], j, at.witness); });

@@ -68,6 +68,16 @@ __forceinline__ Four error_of_product(Four a, Four b, Four product) {
 #endif
 }
 
+/// a b + c, accurate also if the terms cancel.
+__forceinline__ Four product_plus(Four a, Four b, Four c) {
+#if defined(__FMA__)
+    return multiply_add(a, b, c);
+#else
+    const Four product = a * b;
+    return (product + c) + error_of_product(a, b, product);
+#endif
+}
+
 /// a b, for vectors of `count` elements.
 __forceinline__ double dot(const double* a, const double* b, int count) {
     Four sum[four] = {};

@@ -38,9 +38,8 @@ class PassiveInverse<SerialTeam> {
     }
 
     void multiply(SerialTeam&, Reals in, Reals out) const {
-        combine<PlainSum, SerialTeam>(
-            MatrixView{at.H, 1, at.leading}, length, all(length), in, [](int) { return 0.0; },
-            [&](int p, double sum) { out[p] = sum; });
+        combine(MatrixView{at.H, 1, at.leading}, length, all(length), in, PlainSum{0},
+                [&](int p, PlainSum sum) { out[p] = sum.value; });
     }
 
     Two project(SerialTeam& team, Reals g, Reals w, Reals u, Located<double>&) const {

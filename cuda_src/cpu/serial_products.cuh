@@ -49,46 +49,44 @@ inline void multiply_columns(const GramMatrix<SerialTeam>& matrix, int m, int,
 
 // ---- sums of columns --------------------------------------------------------------------
 
-/// Sums of four rows that are computed at once; see the kinds of sums, such as PlainSum.
+/// Four sums that are computed at once: PlainSum or AccurateSum.
 template <class Sum>
 struct FourSums;
 
 template <>
 struct FourSums<PlainSum> {
     Four value;
+
+    __forceinline__ void start(PlainSum empty) { value = all_four(empty.value); }
     __forceinline__ void take(Four a, Four x) { value = multiply_add(a, x, value); }
-    __forceinline__ Four rounded() const { return value; }
+    __forceinline__ PlainSum operator[](int k) const { return {value[k]}; }
 };
 
 template <>
-struct FourSums<PlainDifference> {
-    Four value;
-    __forceinline__ void take(Four a, Four x) { value = multiply_add(a, -x, value); }
-    __forceinline__ Four rounded() const { return value; }
-};
+struct FourSums<AccurateSum> {
+    double base;
+    Four sum, low;
 
-template <>
-struct FourSums<AccurateDifference> {
-    Four high, low;
-    __forceinline__ void take(Four a, Four x) {
-        const Four product = a * x, total = high - product, of_product = total - high;
-        const Four error = (high - (total - of_product)) - (product + of_product);
-        low += error - error_of_product(a, x, product);
-        high = total;
+    __forceinline__ void start(AccurateSum empty) {
+        base = empty.base;
+        sum = all_four(empty.sum);
+        low = all_four(empty.low);
     }
-    __forceinline__ Four rounded() const { return high + low; }
+    __forceinline__ void take(Four a, Four x) {
+        const Four next = multiply_add(a, x, sum);
+        low += product_plus(a, x, sum - next);
+        sum = next;
+    }
+    __forceinline__ AccurateSum operator[](int k) const { return {base, sum[k], low[k]}; }
 };
 
 /// Four rows `strips` times, from `first` on.
-template <int strips, class Sum, class Start, class Use>
+template <int strips, class Sum, class Use>
 __forceinline__ void combine_strips(const double* columns, long long leading, int first,
-                                    const Chosen<SerialTeam>& chosen, const double* y, Start start,
+                                    const Chosen<SerialTeam>& chosen, const double* y, Sum empty,
                                     Use use) {
     FourSums<Sum> sum[strips];
-    for (int q = 0; q < strips; ++q) {
-        const int i = first + four * q;
-        sum[q] = FourSums<Sum>{Four{start(i), start(i + 1), start(i + 2), start(i + 3)}};
-    }
+    for (int q = 0; q < strips; ++q) sum[q].start(empty);
     for (int p = 0; p < chosen.count; ++p) {
         const double value = y[p];
         if (value == 0) continue;
@@ -96,24 +94,22 @@ __forceinline__ void combine_strips(const double* columns, long long leading, in
         const Four factor = all_four(value);
         for (int q = 0; q < strips; ++q) sum[q].take(load_four(column + four * q), factor);
     }
-    for (int q = 0; q < strips; ++q) {
-        const Four result = sum[q].rounded();
-        for (int k = 0; k < four; ++k) use(first + four * q + k, result[k]);
-    }
+    for (int q = 0; q < strips; ++q)
+        for (int k = 0; k < four; ++k) use(first + four * q + k, sum[q][k]);
 }
 
-template <class Sum, class Team, class Start, class Use>
+template <class Sum, class Use>
 __forceinline__ void combine(MatrixView rows, int count, const Chosen<SerialTeam>& chosen,
-                             Vector<double> y, Start start, Use use) {
+                             Vector<double> y, Sum empty, Use use) {
     const double* columns = rows.entries.first;
     int i = 0;
     for (; i + 4 * four <= count; i += 4 * four)
-        combine_strips<4, Sum>(columns, rows.column_stride, i, chosen, y.first, start, use);
+        combine_strips<4>(columns, rows.column_stride, i, chosen, y.first, empty, use);
     for (; i + four <= count; i += four)
-        combine_strips<1, Sum>(columns, rows.column_stride, i, chosen, y.first, start, use);
+        combine_strips<1>(columns, rows.column_stride, i, chosen, y.first, empty, use);
     for (; i < count; ++i) {
-        Sum sum{start(i)};
+        Sum sum = empty;
         for (int p = 0; p < chosen.count; ++p) sum.take(rows(i, chosen[p]), y[p]);
-        use(i, sum.rounded());
+        use(i, sum);
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from exact_programs import dot, exact, solution
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from own_kernels import own_kernel
 from scipy.optimize import lsq_linear
 from together import together
 
@@ -242,6 +244,39 @@ def test_corrected_x_and_its_residual_against_exact_arithmetic(
         rows = [exact(row) for row in matrix]
         residual = [y - dot(row, exact(x)) for row, y in zip(rows, values, strict=True)]
         assert_allclose(rnorm, math.sqrt(dot(residual, residual)), rtol=1e-15)
+
+
+def test_accurate_sums_against_exact_arithmetic(rng: Generator) -> None:
+    """Terms of many scales, of one sign, and terms that cancel.
+
+    b is the rounded sum of most rows. `low` may round n times, and each time by eps of
+    what n steps have lost.
+    """
+    count, n = 64, 24
+    scales = 10.0 ** np.repeat([-190, 0, 0, 160], count // 4)[:, None]
+    a, x = (rng.standard_normal((count, n)) for _ in range(2))
+    a *= 10 ** rng.uniform(-12, 12, a.shape)
+    x *= 10 ** rng.uniform(-4, 4, a.shape) * scales
+    a[::4], x[::4] = -abs(a[::4]), abs(x[::4])
+    a[1::4, 12:] = a[1::4, :12]
+    x[1::4, 12:] = -x[1::4, :12] * (1 + EPS[a.dtype] * rng.integers(0, 3, (16, 12)))
+    rows = [(exact(one), exact(other)) for one, other in zip(a, x, strict=True)]
+    sums = [dot(*row) for row in rows]
+    terms = [dot([*map(abs, one)], [*map(abs, other)]) for one, other in rows]
+    b = np.array([*map(float, sums)])
+    b[::5] *= rng.standard_normal(13)
+    sizes = np.array([*map(float, terms)])
+    sizes[-1] = np.inf
+    found = np.empty(count)
+    subtract_products = own_kernel("kernels/accurate_sum.cu", "subtract_products")
+    counts = np.int32(count), np.int32(n)
+    subtract_products((2,), (32,), (a, x, b, sizes, *counts, found))
+    assert np.isnan(found[-1])
+    eps = Fraction(EPS[a.dtype])
+    for value, given, total, of_all in [*zip(found, b, sums, terms, strict=True)][:-1]:
+        expected = Fraction(float(given)) - total
+        error = abs(Fraction(float(value)) - expected)
+        assert error <= eps * abs(expected) + (n * eps) ** 2 * of_all
 
 
 # ---- bounds, weights, a fixed sum, penalties of each variable ------------------------

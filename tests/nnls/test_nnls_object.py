@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from every_option import (
     check_against_specification,
     problem,
 )
+from exact_programs import dot, exact
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from together import together
@@ -68,6 +70,21 @@ def test_every_instruction_set_agrees_with_the_specification(
         batch = problem(kind, shape, dtype)
         found = gpusolve.lsq_linear(method=method, **batch)
         check_against_specification(found, batch, kind)
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.stem)
+def test_small_residuals_against_exact_arithmetic(
+    path: Path, monkeypatch: pytest.MonkeyPatch, rng: Generator
+) -> None:
+    """Most digits of the terms cancel. Sums of 16, four and single rows."""
+    monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
+    A = rng.standard_normal((8, 23, 6))
+    b = (A @ (1 + rng.random((8, 6, 1))))[..., 0] + 1e-9 * rng.random((8, 23))
+    found = gpusolve.nnls(A, b, method="gram")
+    for matrix, right, x, rnorm in zip(A, b, found.x, found.rnorm, strict=True):
+        rows = zip(matrix, exact(right), strict=True)
+        residual = [y - dot(exact(row), exact(x)) for row, y in rows]
+        assert_allclose(rnorm, math.sqrt(dot(residual, residual)), rtol=1e-15)
 
 
 @together("m, n", [(512, 1), (513, 2), (1030, 7), (1600, 12)])
