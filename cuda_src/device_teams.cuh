@@ -40,6 +40,10 @@ struct LaneTeam {
     static __device__ __forceinline__ void sync() {
         if constexpr (lanes > 1) __syncwarp();
     }
+    static __device__ __forceinline__ bool sync_any(bool holds) {
+        sync();
+        return any(holds);
+    }
 
     template <class T, class Op>
     __device__ __forceinline__ T reduce(T value, Op op) {
@@ -117,6 +121,8 @@ class BlockTeam {
     static __device__ __forceinline__ int lane() { return lane_index(); }
     static __device__ __forceinline__ int lanes() { return warp_threads; }
     static __device__ __forceinline__ void sync() { __syncthreads(); }
+    /// A barrier; whether a condition holds for any thread.
+    static __device__ __forceinline__ bool sync_any(bool holds) { return __syncthreads_or(holds); }
 
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class T, class Op>

@@ -1,9 +1,10 @@
 // The matrices of nnls_gram.cu: scaled columns and their products.
 //
 // Columns are multiplied by powers of two, which is exact. `scale_columns` in nnls_gram.cu writes
-// large matrices to global memory; a small matrix is scaled by the team or the block that needs it,
-// into shared memory. Rows are multiplied by the roots of their weights. If the sum of x is fixed,
-// a last row says so. The l2 penalty is not part of the matrices: it may differ between systems.
+// large matrices to global memory. A small matrix is copied to shared memory by the team or the
+// block that needs it; G and products are scaled, and entries only if their squares may overflow or
+// underflow. Rows are multiplied by the roots of their weights. If the sum of x is fixed, a last
+// row says so. The l2 penalty is not part of the matrices: it may differ between systems.
 
 #pragma once
 
@@ -43,152 +44,70 @@ struct MatrixView {
     }
 };
 
-/// The scaled matrix of a system. Large teams have its columns in order, as cuBLAS; small
-/// teams its rows, because neighbouring lanes then access different banks.
+/// The scaled matrix of a system, with its columns in order, as cuBLAS. It is in global memory. A
+/// team of lanes has a matrix of its own kind: lane_matrix.cuh.
 template <class Team>
 struct GramMatrix {
     Vector<double> entries;
-    long long leading;            // distance of rows or columns
-    Vector<double> G;             // n x n
-    Vector<double> norm;          // n: norms of the columns; infinite if an entry is not finite
-    Vector<double> column_scale;  // n: powers of two
+    long long leading;         // distance of columns
+    Vector<double> G;          // n x n
+    Vector<double> norm;       // n: norms of the columns; not finite if an entry is not
+    Vector<int> column_shift;  // n: the scales are these powers of two
 
-    /// Refer to a matrix in global memory.
     __device__ void refer(long long which, const GramOptions<Team>& options,
                           const double* all_columns, const double* all_G, const double* all_norm,
-                          const double* all_column_scale) {
+                          const int* all_column_shift) {
         const long long first = which * options.n;
         leading = options.height();
         entries.first = const_cast<double*>(all_columns) + first * leading;
         G.first = const_cast<double*>(all_G) + first * options.n;
         norm.first = const_cast<double*>(all_norm) + first;
-        column_scale.first = const_cast<double*>(all_column_scale) + first;
-    }
-
-    /// Allocate the arrays of a team that scales its matrix itself.
-    __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
-        leading = options.n | 1;  // odd, so that neighbouring rows start in different banks
-        memory.take(entries, leading * options.height());
-        memory.take(G, static_cast<long long>(options.n) * options.n);
-        memory.take(norm, options.n);
-        memory.take(column_scale, options.n);
+        column_shift.first = const_cast<int*>(all_column_shift) + first;
     }
 
     /// Whether G has been computed. Without it, gradients and products are computed from columns.
     static constexpr __device__ bool has_gram() { return true; }
 
     __device__ Vector<double> column(int j) const { return entries.from(leading * j); }
-    __device__ __forceinline__ MatrixView view() const {
-        if constexpr (Team::is_small) return {entries, leading, 1};
-        return {entries, 1, leading};
-    }
-    __device__ __forceinline__ double& operator()(int i, int j) const { return view()(i, j); }
+    __device__ __forceinline__ MatrixView view() const { return {entries, 1, leading}; }
 };
 
-/// The scale of a column with this largest magnitude; 0 if an entry is not finite.
-__device__ __forceinline__ double scale_of(double largest) {
-    return largest < Floating<double>::infinity() ? inverse_power_of_two(largest) : 0;
-}
-__device__ __forceinline__ double scaled_by(double value, double scale) {
-    return scale > 0 ? value * scale : 0;
-}
-
-/// The norm of a column; infinite if an entry is not finite.
-__device__ __forceinline__ double norm_of(double squares, double scale) {
-    return scale > 0 ? square_root(squares) : Floating<double>::infinity();
+/// The exponent of the scale of a column, from its square norm with what the l2 penalty adds to it:
+/// the scaled square is in [1/4, 1), or in [1/16, 1/4) if the sum is fixed, unless it is 0. The row
+/// of a fixed sum adds at most 1/4. So diagonals of G are at most 1.
+__device__ __forceinline__ int shift_of(double square, bool has_sum) {
+    const int half = Floating<double>::exponent(square) >> 1;
+    return square == 0 ? 0 : -1 - half - (has_sum ? 1 : 0);
 }
 
-/// Compute G. A thread has tiles of 2 x 2 entries, on and below the diagonal; if n is odd, the last
-/// row and column are in a tile twice.
-template <class Workers, class Team>
-__device__ void multiply_by_transpose(const GramMatrix<Team>& at, int height, int n) {
-    const int tiles = (n + 1) / 2;
-    int row = 0;
-    for_each<Workers>(tiles * (tiles + 1) / 2, [&](int tile) {
-        while ((row + 1) * (row + 2) / 2 <= tile) ++row;
-        const int j = 2 * row, k = 2 * (tile - row * (row + 1) / 2);
-        const int next_j = min(j + 1, n - 1), next_k = min(k + 1, n - 1);
-        const double *of_j = &at(0, j), *of_next_j = &at(0, next_j);
-        const double *of_k = &at(0, k), *of_next_k = &at(0, next_k);
-        double sum[2][2] = {{0, 0}, {0, 0}};
-#pragma unroll 2
-        for (int i = 0; i < height; ++i) {
-            const double one[] = {*of_j, *of_next_j}, other[] = {*of_k, *of_next_k};
-            of_j += at.leading, of_next_j += at.leading;
-            of_k += at.leading, of_next_k += at.leading;
-            for (int p = 0; p < 2; ++p)
-                for (int q = 0; q < 2; ++q) sum[p][q] += one[p] * other[q];
-        }
-        for (int p = 0; p < 2; ++p)
-            for (int q = 0; q < 2; ++q) {
-                const int one = p ? next_j : j, other = q ? next_k : k;
-                at.G[one * n + other] = at.G[other * n + one] = sum[p][q];
-            }
-    });
+/// Whether squares of a column may overflow or underflow, which shows in its square norm; or
+/// whether it is 0, or has an entry that is not finite. All norms of float32 are inside.
+__device__ __forceinline__ bool is_extreme(double square) {
+    return abs(Floating<double>::exponent(square)) > 256;
 }
 
-/// Scale a matrix into shared memory, and compute G and the norms. `Workers` do it: the team, or
-/// the block if its teams have the same matrix. Ends with a barrier.
-template <class Workers, class T, class Team>
-__device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>& options,
-                             GivenMatrix<T> given, const Variables& variables) {
-    const int m = options.m, n = options.n;
-    const bool by_rows = given.column_stride < given.row_stride;
-    const int length = by_rows ? n : m, lines = by_rows ? m : n;
-    const int step = Workers::size() / length, rest = Workers::size() - step * length;
-    int line = Workers::rank() / length, place = Workers::rank() - line * length;
-    const long long of_line = by_rows ? given.row_stride : given.column_stride;
-    const long long of_place = by_rows ? given.column_stride : given.row_stride;
-    const int to_line = by_rows ? at.leading : 1, to_place = by_rows ? 1 : at.leading;
-    const T* from = given.A + line * of_line + place * of_place;
-    double* to = &at.entries[line * to_line + place * to_place];
-    const long long from_step = step * of_line + rest * of_place,
-                    from_next = of_line - length * of_place;
-    const int to_step = step * to_line + rest * to_place, to_next = to_line - length * to_place;
+/// Scale an extreme column by its largest magnitude, with the l2 penalty's. `step` is the distance
+/// of its entries. Returns the exponent of the scale; 0 if the column stays as it is.
+__device__ __forceinline__ int scale_column(double* entry, long long step, int m, double damping,
+                                            double square) {
+    if (!is_extreme(square)) return 0;
+    double largest = magnitude(damping);
 #pragma unroll 1
-    while (line < lines) {
-        *to = given.weights.times(static_cast<double>(*from), by_rows ? line : place);
-        line += step;
-        place += rest;
-        from += from_step;
-        to += to_step;
-        if (place >= length) {
-            place -= length;
-            ++line;
-            from += from_next;
-            to += to_next;
-        }
-    }
-    Workers::sync();
-    for_each<Workers>(n, [&](int j) {
-        double* entry = &at(0, j);
-        // Magnitudes have the order of their bits; NaN is the largest.
-        long long largest = __double_as_longlong(variables.root_l2(j));
-#pragma unroll 2
-        for (int i = 0; i < m; ++i, entry += at.leading)
-            largest = max(largest, __double_as_longlong(fabs(*entry)));
-        const double scale = scale_of(__longlong_as_double(largest));
-#pragma unroll 2
-        for (int i = 0; i < m; ++i) {
-            entry -= at.leading;
-            *entry = scaled_by(*entry, scale);
-        }
-        at.column_scale[j] = scale;
-    });
-    Workers::sync();
-    if (options.has_sum()) {
-        for_each<Workers>(n, [&](int j) {
-            double largest = 0;
+    for (int i = 0; i < m; ++i) largest = max(largest, magnitude(entry[i * step]));
+    if (largest == Floating<double>::infinity()) return 0;
+    const double scale = inverse_power_of_two(largest);
 #pragma unroll 1
-            for (int k = 0; k < n; ++k) largest = max(largest, at.column_scale[k]);
-            at(m, j) = at.column_scale[j] / largest;
-        });
-        Workers::sync();
-    }
-    multiply_by_transpose<Workers>(at, options.height(), n);
-    Workers::sync();
-    for_each<Workers>(n, [&](int j) { at.norm[j] = norm_of(at.G[j * n + j], at.column_scale[j]); });
-    Workers::sync();
+    for (int i = 0; i < m; ++i) entry[i * step] *= scale;
+    return Floating<double>::exponent(scale);
+}
+
+/// The row of a fixed sum has the scales of the columns, over 2 to the power of this number: at
+/// most 1/2.
+__device__ __forceinline__ int sum_shift(Vector<int> column_shift, int n) {
+    int largest = column_shift[0];
+#pragma unroll 1
+    for (int j = 1; j < n; ++j) largest = max(largest, column_shift[j]);
+    return largest + 1;
 }
 
 // ---- large matrices: scaled copies in global memory -----------------------------------

@@ -92,6 +92,13 @@ __device__ __forceinline__ void combine(MatrixView matrix, int count, const Chos
     combine_rows<Team::rows_at_once>(matrix, Team::rank(), count, chosen, y, empty, use);
 }
 
+template <class Sum, class Team, class Address, class Use>
+__device__ __forceinline__ void combine(const GramMatrix<Team>& matrix, int count,
+                                        const Chosen<Team>& chosen, Vector<double, Address> y,
+                                        Sum empty, Use use) {
+    combine(matrix.view(), count, chosen, y, empty, use);
+}
+
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
 template <class Team, class Use>
 __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,

@@ -110,7 +110,7 @@ struct GramResidual : GramSteps<T, Team> {
     /// Subtract A d, with the rows of the l2 penalty, from a residual; `shift` changes the
     /// multiplier of the fixed sum.
     __device__ void subtract_fitted(Array from, double shift) {
-        combine(at.matrix.view(), options.height(), inverse.passive(), at.d, PlainSum{0},
+        combine(at.matrix, options.height(), inverse.passive(), at.d, PlainSum{0},
                 [&](int i, PlainSum fitted) {
                     if (is_data(i))
                         from[i] -= fitted.value;

@@ -24,7 +24,8 @@ struct GramSolver : GramResidual<T, Team> {
     using Base::to_given, Base::to_scaled, Base::column_shift, Base::b_shift;
     using typename Base::Certified;
 
-    /// Compute b's scale and c = A^T (b - A rest) - penalty. False if an entry is not finite.
+    /// Compute the scale of b with a fixed sum, and c = A^T (b - A rest) - penalty. False if an
+    /// entry is not finite.
     __device__ bool load(const Variables& variables) {
         double largest = 0, largest_norm = 0;
         for_each<Team>(options.m, [&](int i) {
@@ -34,13 +35,18 @@ struct GramSolver : GramResidual<T, Team> {
         });
         for_each_variable<Team>(options.n, [&](auto j) {
             largest_norm = MaxMagnitude<double>()(largest_norm, ::magnitude(at.matrix.norm[j]));
-            if (options.has_bounds() && !variables.are_finite(j))
+            if ((options.has_ridge() || options.has_bounds()) && !variables.are_finite(j))
                 largest_norm = Floating<double>::infinity();
         });
         largest = team.reduce(largest, Called<MaxMagnitude<double>>());
         largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
         const bool finite = max(largest, largest_norm) < Floating<double>::infinity();
         if (!team.any(finite)) return false;
+        if (options.has_sum()) {
+            const int unit = sum_shift(at.matrix.column_shift, options.n);
+            const double total = shifted(fabs(variables.sum()), -unit);
+            largest = min(max(largest, total), Floating<double>::largest());
+        }
         b_scale = inverse_power_of_two(largest);
         scale_variables(variables);
         if constexpr (Team::is_small) for_each<Team>(options.m, [&](int i) { at.b[i] *= b_scale; });
@@ -73,7 +79,7 @@ struct GramSolver : GramResidual<T, Team> {
     __device__ void scale_variables(const Variables& variables) {
         if (options.has_ridge())
             for_each_variable<Team>(options.n, [&](auto j) {
-                const double damping = variables.root_l2(j) * at.matrix.column_scale[j];
+                const double damping = shifted(variables.root_l2(j), column_shift(j));
                 const double norm = at.matrix.norm[j];
                 at.damping[j] = damping;
                 at.norm[j] = square_root(norm * norm + damping * damping);
@@ -83,15 +89,14 @@ struct GramSolver : GramResidual<T, Team> {
                 at.lower[j] = to_scaled(variables.lower(j), j);
                 at.upper[j] = to_scaled(variables.upper(j), j);
                 at.rest[j] = 0;
-                at.penalties[j] = min(variables.l1(j) * b_scale * at.matrix.column_scale[j],
+                at.penalties[j] = min(shifted(variables.l1(j), column_shift(j) + b_shift()),
                                       Floating<double>::largest() / 16);
             });
         if (options.has_sum()) {
-            for_each_variable<Team>(options.n,
-                                    [&](auto j) { at.sum_row[j] = at.matrix(options.m, j); });
-            if (Team::rank() == 0)
-                at.total[0] =
-                    variables.sum() * b_scale * (at.sum_row[0] / at.matrix.column_scale[0]);
+            const int unit = sum_shift(at.matrix.column_shift, options.n);
+            for_each_variable<Team>(
+                options.n, [&](auto j) { at.sum_row[j] = shifted(1.0, column_shift(j) - unit); });
+            if (Team::rank() == 0) at.total[0] = shifted(variables.sum(), b_shift() - unit);
             team.sync();
         }
     }

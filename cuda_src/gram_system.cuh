@@ -227,7 +227,7 @@ struct GramSystem {
         inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });
         team.sync();
         const bool all = options.has_bounds();
-        combine(at.matrix.view(), options.m, all ? inverse.all(options.n) : inverse.passive(),
+        combine(at.matrix, options.m, all ? inverse.all(options.n) : inverse.passive(),
                 all || Team::is_small ? at.all_x : at.x, empty,
                 [&](int i, const Sum& fitted) { out[i] = fitted.subtracted_from(scaled_b(i)); });
         if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
@@ -245,8 +245,6 @@ struct GramSystem {
     __device__ double to_scaled(double value, int j) const {
         return shifted(value, b_shift() - column_shift(j));
     }
-    __device__ int column_shift(int j) const {
-        return Floating<double>::exponent(at.matrix.column_scale[j]);
-    }
+    __device__ int column_shift(int j) const { return at.matrix.column_shift[j]; }
     __device__ int b_shift() const { return Floating<double>::exponent(b_scale); }
 };

@@ -2,8 +2,8 @@
 
 #pragma once
 
-#include "device_teams.cuh"
 #include "gram_products.cuh"
+#include "lane_matrix.cuh"
 
 /// Variables of a problem, as a set of bits.
 template <int lanes, int each, bool general>
@@ -79,13 +79,13 @@ __device__ __forceinline__ Located<double> find_for_all(
 
 // ---- products -----------------------------------------------------------------------------
 
-/// part[q] += matrix(i, q) vector[i] over the rows of a lane, for columns q < columns; if `all`,
-/// for all of them.
+/// part[q] += row[q] vector[i] over the rows i of a lane, of which `row` is the first, for q <
+/// columns; if `all`, for all q. `leading` is the distance of rows.
 template <class Team, bool all, int count>
-__device__ __forceinline__ void add_rows(MatrixView matrix, int m, int columns,
+__device__ __forceinline__ void add_rows(const double* row, int leading, int m, int columns,
                                          Vector<double> vector, double (&part)[count]) {
-    const double *row = &matrix(Team::rank(), 0), *value = &vector[Team::rank()];
-    const long long step = matrix.row_stride * Team::size();
+    const double* value = &vector[Team::rank()];
+    const int step = leading * Team::size();
 #pragma unroll 1
     for (int i = Team::rank(); i < m; i += Team::size(), row += step, value += Team::size()) {
 #pragma unroll
@@ -111,11 +111,11 @@ __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>
         double part[count];
 #pragma unroll
         for (int q = 0; q < count; ++q) part[q] = 0;
-        const MatrixView columns{matrix.entries.from(first), matrix.leading, 1};
+        const double* row = &matrix(rank, first);
         if (first + count <= n)
-            add_rows<Team, true>(columns, m, count, vector, part);
+            add_rows<Team, true>(row, matrix.leading, m, count, vector, part);
         else
-            add_rows<Team, false>(columns, m, n - first, vector, part);
+            add_rows<Team, false>(row, matrix.leading, m, n - first, vector, part);
 #pragma unroll
         for (int half = holders / 2; half > 0; half /= 2) {
             const bool is_upper = rank & half;
@@ -133,7 +133,7 @@ __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>
 #pragma unroll
         for (int q = 0; q < count; q += holders)
             for_each_variable<Team>(n, [&](auto j) {
-                if (first + q == j - j % holders) out[j] = part[q];
+                if (first + q == j - j % holders) out[j] = part[q] * matrix.factor(j);
             });
     }
 }
@@ -179,8 +179,13 @@ __device__ __forceinline__ void combine_gram(
 /// Sums of columns for the rows of a lane, some at once: see gram_products.cuh. Lanes shuffle y, so
 /// they take as many turns as the last of them.
 template <class Sum, class Team, class Use>
-__device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
+__device__ __forceinline__ void combine(const GramMatrix<Team>& matrix, int count,
+                                        const Chosen<Team>& chosen,
                                         const LaneVector<double, Team>& y, Sum empty, Use use) {
+    LaneVector<double, Team> scaled{};
+    for_each_variable<Team>(Team::width, [&](auto j) {
+        if (chosen.has(j)) scaled[j] = y.of(j) * matrix.factor(j);
+    });
     constexpr int lanes = Team::size(), rows_at_once = Team::rows_at_once;
 #pragma unroll 1
     for (int first = 0; first < count; first += rows_at_once * lanes) {
@@ -191,10 +196,10 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
 #pragma unroll
         for (int q = 0; q < rows_at_once; ++q) {
             sum[q] = empty;
-            row[q] = &rows(min(row_of(q), count - 1), 0);
+            row[q] = &matrix(min(row_of(q), count - 1), 0);
         }
         chosen.by_slot([&](auto p, int j) {
-            const double value = Chosen<Team>::element(y, p);
+            const double value = Chosen<Team>::element(scaled, p);
 #pragma unroll
             for (int q = 0; q < rows_at_once; ++q) sum[q].take(row[q][max(j, 0)], value);
         });

@@ -28,7 +28,7 @@
 // for float. Systems that are not certified convincingly are listed; nnls_qr.cu solves them.
 //
 // Scaling. Columns of A and b are multiplied by powers of two: this is exact. `scale_columns`
-// writes the scaled matrices; small matrices are scaled by their team, and not written.
+// writes the scaled matrices; teams of lanes scale G and products.
 //
 // Memory. A team has a vector of each kind, and H. The first rows and columns of H are in shared
 // memory as far as they fit. G and the scaled matrices are in global memory. Teams of lanes have a
@@ -55,7 +55,7 @@
 template <class T>
 __global__ void __launch_bounds__(scaled_columns* warp_threads)
     scale_columns(const NnlsSystems<T> systems, int height, int held, double* columns, double* norm,
-                  double* column_scale) {
+                  int* column_shift) {
     const int m = systems.m, n = systems.n;
     const int blocks = (n + scaled_columns - 1) / scaled_columns;
     const long long matrix = blockIdx.x / blocks;
@@ -66,21 +66,27 @@ __global__ void __launch_bounds__(scaled_columns* warp_threads)
     double largest = 0, squares = 0;
     rows.for_each_row(false, [&](int, double value) {
         largest = MaxMagnitude<double>()(largest, magnitude(value));
+        squares += value * value;
     });
     const bool exists = j < n;
     const double penalty = exists ? systems.variables_of(which).root_l2(j) : 0;
     largest = MaxMagnitude<double>()(penalty, warp_reduce(largest, MaxMagnitude<double>()));
-    const double scale = scale_of(largest);
+    const double square = warp_reduce(squares, Add<double>()) + penalty * penalty;
+    const double scale =
+        is_extreme(square)
+            ? inverse_power_of_two(largest)
+            : Floating<double>::power_of_two(shift_of(square, systems.kind & with_sum));
+    squares = 0;
     double* scaled = columns + (matrix * n + j) * height;
     rows.for_each_row(true, [&](int i, double value) {
-        value = scaled_by(value, scale);
+        value *= scale;
         scaled[i] = value;
         squares += value * value;
     });
     squares = warp_reduce(squares, Add<double>());
     if (exists && lane_index() == 0) {
-        norm[matrix * n + j] = norm_of(squares, scale);
-        column_scale[matrix * n + j] = scale;
+        norm[matrix * n + j] = square_root(squares);
+        column_shift[matrix * n + j] = Floating<double>::exponent(scale);
     }
 }
 
@@ -89,9 +95,10 @@ __global__ void __launch_bounds__(scaled_columns* warp_threads)
 /// The memory of a launch. The fields are as in `GRAM_MEMORY` in
 /// gpusolve/_nnls/nnls_gram_kernel.py, in the same order.
 struct GramMemory {
-    const double *columns, *G, *norm, *column_scale;  // scaled matrices, unless teams are small
-    const long long* which;                           // the matrix of system k of the launch, or
-    long long which_stride;                           // k times this number if it is null
+    const double *columns, *G, *norm;  // scaled matrices, unless teams are small
+    const int* column_shift;           // their scales
+    const long long* which;            // the matrix of system k of the launch, or
+    long long which_stride;            // k times this number if it is null
     unsigned char* workspace;
     long long workspace_stride;             // of teams
     long long matrix_bytes;                 // if positive, of the matrix that all systems share
@@ -123,12 +130,14 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     if (Team::places()) {
         unsigned char* shared = dynamic_shared_memory();
         TeamMemory of_all{shared};
-        if (scales_once) arrays.matrix.place(of_all, options);
+        if constexpr (scales)
+            if (scales_once) arrays.matrix.place(of_all, options);
         shared += memory.matrix_bytes + Team::memory_of_block() * memory.shared_bytes;
         unsigned char* global = memory.workspace + Team::index() * memory.workspace_stride;
         unsigned char*& of_vectors = Team::has_near_vectors ? shared : global;
         TeamMemory vectors{of_vectors};
-        if (scales && !scales_once) arrays.matrix.place(vectors, options);
+        if constexpr (scales)
+            if (!scales_once) arrays.matrix.place(vectors, options);
         arrays.place(vectors, options);
         if (scales) arrays.refer_to_norms(options);
         of_vectors += memory.vectors_bytes;
@@ -149,7 +158,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         } else {
             if (Team::places()) {
                 arrays.matrix.refer(BatchOffsets{memory.which, memory.which_stride}[k], options,
-                                    memory.columns, memory.G, memory.norm, memory.column_scale);
+                                    memory.columns, memory.G, memory.norm, memory.column_shift);
                 arrays.refer_to_norms(options);
             }
             team.sync();

@@ -15,7 +15,6 @@
 constexpr int four = 4;
 
 using Four = double __attribute__((vector_size(32)));
-using FourBits = long long __attribute__((vector_size(32)));
 
 __forceinline__ Four load_four(const double* from) {
     Four result;

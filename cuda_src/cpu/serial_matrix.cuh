@@ -11,7 +11,8 @@ template <>
 struct GramMatrix<SerialTeam> {
     Vector<double> entries;
     long long leading;
-    Vector<double> G, norm, column_scale;
+    Vector<double> G, norm;
+    Vector<int> column_shift;
 
     bool has_gram() const { return G.first != nullptr; }
 
@@ -19,7 +20,7 @@ struct GramMatrix<SerialTeam> {
         leading = options.height();
         memory.take(entries, leading * options.n);
         memory.take(norm, options.n);
-        memory.take(column_scale, options.n);
+        memory.take(column_shift, options.n);
         G.first = nullptr;
         if (with_gram) memory.take(G, static_cast<long long>(options.n) * options.n);
     }
@@ -73,25 +74,6 @@ inline void copy_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at, int m
     for (; j < n; ++j) copy_columns<1>(at, m, given, j);
 }
 
-/// The largest magnitude of some numbers; NaN if a number is NaN. Magnitudes are ordered like their
-/// bits.
-__forceinline__ double largest_magnitude(const double* values, int count) {
-    constexpr long long without_sign = 0x7fffffffffffffffLL;
-    FourBits largest[four] = {};
-    int i = 0;
-    for (; i + four * four <= count; i += four * four)
-        for (int q = 0; q < four; ++q) {
-            const Four loaded = load_four(values + i + four * q);
-            const FourBits bits = reinterpret_cast<FourBits>(loaded) & without_sign;
-            largest[q] = bits > largest[q] ? bits : largest[q];
-        }
-    long long of_all = 0;
-    for (int q = 0; q < four; ++q)
-        for (int k = 0; k < four; ++k) of_all = max(of_all, static_cast<long long>(largest[q][k]));
-    for (; i < count; ++i) of_all = max(of_all, __double_as_longlong(values[i]) & without_sign);
-    return __longlong_as_double(of_all);
-}
-
 /// Add the products of two and four columns with each other, in some rows, to G.
 __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int begin, int end, int n,
                                    int j, int k) {
@@ -130,18 +112,25 @@ inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
                          const Variables& variables, const double* root_l2) {
     const int m = options.m, n = options.n, height = options.height();
     copy_matrix(team, at, m, n, given);
-    double largest_scale = 0;
     for (int j = 0; j < n; ++j) {
         double* column = at.column(j).first;
-        const double largest = largest_magnitude(column, m);
         const double penalty = root_l2 != nullptr ? root_l2[j] : variables.root_l2(j);
-        const double scale = scale_of(largest < penalty ? penalty : largest);
-        for (int i = 0; i < m; ++i) column[i] = scaled_by(column[i], scale);
-        at.column_scale[j] = scale;
-        largest_scale = max(largest_scale, scale);
+        const auto square = [&](int shift) {
+            const double damping = shifted(penalty, shift);
+            return dot(column, column, m) + damping * damping;
+        };
+        double squares = square(0);
+        const int extreme = scale_column(column, 1, m, penalty, squares);
+        if (extreme != 0) squares = square(extreme);
+        const int shift = shift_of(squares, options.has_sum());
+        const double scale = Floating<double>::power_of_two(shift);
+        for (int i = 0; i < m; ++i) column[i] *= scale;
+        at.column_shift[j] = extreme + shift;
     }
-    if (options.has_sum())
-        for (int j = 0; j < n; ++j) at(m, j) = at.column_scale[j] / largest_scale;
+    if (options.has_sum()) {
+        const int unit = sum_shift(at.column_shift, n);
+        for (int j = 0; j < n; ++j) at(m, j) = shifted(1.0, at.column_shift[j] - unit);
+    }
     if (at.has_gram())
         for (int i = 0; i < height; i += rows_at_once)
             for (int j = 0; j < n && !team.is_stopped(); j += 2)
@@ -150,6 +139,6 @@ inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
     for (int j = 0; j < n; ++j) {
         const double* column = at.column(j).first;
         const double squares = at.has_gram() ? at.G[j * (n + 1LL)] : dot(column, column, height);
-        at.norm[j] = norm_of(squares, at.column_scale[j]);
+        at.norm[j] = square_root(squares);
     }
 }

@@ -200,8 +200,9 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     matrix = 0
     if team.is_small:
         n = size.n
-        # The stride of rows is odd: neighbouring rows start in different banks.
-        sizes = [8 * count for count in ((n | 1) * size.height, n * n, n, n)]
+        # The stride of rows is odd if several lanes access neighbouring rows.
+        leading = n | 1 if team.teams < LANE_THREADS else n
+        sizes = [8 * leading * size.height, 8 * n * n, 8 * n, 4 * n, 4 * n]
         matrix = sum(round_up(length, ALIGNMENT) for length in sizes)
     matrix_bytes = matrix * scales_once
     vectors = (
@@ -283,7 +284,9 @@ class ScaledMatrices(NamedTuple):
     columns : (matrices, n, height) array
     G : (matrices, n, n) array
         ``A^T A``, without the l2 penalty.
-    norm, column_scale : (matrices, n) array
+    norm : (matrices, n) array
+    column_shift : (matrices, n) int32 array
+        The scales are powers of two with these exponents.
     which : (systems,) int64 array or None
         The index of each system's matrix. If None, the system's index times `stride`.
     stride : int
@@ -292,7 +295,7 @@ class ScaledMatrices(NamedTuple):
     columns: Array
     G: Array
     norm: Array
-    column_scale: Array
+    column_shift: Array
     which: Array | None
     stride: int
 
@@ -316,20 +319,20 @@ def scale_matrices(systems: LaunchArguments, device: Device) -> ScaledMatrices:
             which = indices_of(shape, batch, systems.A)[systems.part]
     columns = device.empty((matrices, n, height), np.float64)
     norm = device.empty((matrices, n), np.float64)
-    column_scale = device.empty((matrices, n), np.float64)
+    column_shift = device.empty((matrices, n), np.int32)
     instances = (f"scale_columns<{CUDA_TYPES[problem.dtype]}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
     held = min(m, scaled_rows_in_shared_memory(device.shared_memory_per_block))
     kernel(
         (matrices * ceil_div(n, SCALED_COLUMNS),),
         (WARP * SCALED_COLUMNS,),
-        (argument, np.int32(height), np.int32(held), columns, norm, column_scale),
+        (argument, np.int32(height), np.int32(held), columns, norm, column_shift),
         shared_mem=8 * SCALED_COLUMNS * (round_up(held, WARP // 2) + 2),
     )
     if problem.has_sum:
-        add_sum_row(columns, norm, column_scale)
+        add_sum_row(columns, norm, column_shift)
     G = multiply_by_transpose(columns, device)
-    return ScaledMatrices(columns, G, norm, column_scale, which, int(own))
+    return ScaledMatrices(columns, G, norm, column_shift, which, int(own))
 
 
 def multiply_by_transpose(columns: Array, device: Device) -> Array:
@@ -369,12 +372,12 @@ def shared_arrays(
     }
 
 
-def add_sum_row(columns: Array, norm: Array, column_scale: Array) -> None:
-    """Write the row of a fixed sum, of largest entry 1, and add it to the norms."""
-    with np.errstate(invalid="ignore"):
-        row = column_scale / column_scale.max(axis=-1, keepdims=True)
+def add_sum_row(columns: Array, norm: Array, column_shift: Array) -> None:
+    """Write the row of a fixed sum, of largest entry 1/2, and add it to the norms."""
+    xp = namespace(norm)
+    row = xp.ldexp(0.5, column_shift - column_shift.max(axis=-1, keepdims=True))
     columns[..., -1] = row
-    norm[...] = namespace(norm).sqrt(norm * norm + row * row)
+    norm[...] = xp.sqrt(norm * norm + row * row)
 
 
 def nnls_gram(
@@ -409,7 +412,7 @@ def nnls_gram(
         columns=matrices.columns,
         G=matrices.G,
         norm=matrices.norm,
-        column_scale=matrices.column_scale,
+        column_shift=matrices.column_shift,
         which=matrices.which,
         which_stride=matrices.stride,
         workspace=workspace,
