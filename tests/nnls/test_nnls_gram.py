@@ -279,6 +279,36 @@ def test_accurate_sums_against_exact_arithmetic(rng: Generator) -> None:
         assert error <= eps * abs(expected) + (n * eps) ** 2 * of_all
 
 
+@pytest.mark.parametrize("team", ["a lane", "8 lanes", "block"])
+def test_powers_of_two_on_columns_change_no_bit(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
+) -> None:
+    """Squares of the columns overflow or underflow, or are far apart."""
+    use(team, monkeypatch)
+    A, b = rng.random((5, 6, 4)), rng.random((5, 6))
+    A[1, :, 2] = 0
+    expected = solve(A=A, b=b)
+    for powers in ((90, -90, 5, 0), (600, 0, -600, 1), (1000, -900, -900, 1000)):
+        found = solve(A=np.ldexp(A, powers), b=b)
+        assert_array_equal(found.x, np.ldexp(expected.x, np.negative(powers)))
+        assert_array_equal(found.dual, np.ldexp(expected.dual, powers))
+        for name in (*COUNTS, "rnorm", "kkt"):
+            assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("team", ["a lane", "8 lanes", "block"])
+def test_a_fixed_sum_of_the_largest_columns(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
+) -> None:
+    """b is 0 next to the products: its scale is also that of the sum."""
+    use(team, monkeypatch)
+    A, b = rng.random((5, 6, 3)), rng.standard_normal((5, 6))
+    expected = solve(A=A, b=0 * b, sum_to=1.0)
+    found = solve(A=np.ldexp(A, 1023), b=b, sum_to=1.0)
+    assert_array_equal(found.status, 0)
+    assert_allclose(found.x, expected.x, rtol=1e-13)
+
+
 # ---- bounds, weights, a fixed sum, penalties of each variable ------------------------
 
 
