@@ -80,8 +80,9 @@ struct GramSolver : GramResidual<T, Team> {
         if (options.has_ridge())
             for_each_variable<Team>(options.n, [&](auto j) {
                 const double damping = shifted(variables.root_l2(j), column_shift(j));
-                const double norm = at.matrix.norm[j];
                 at.damping[j] = damping;
+                if constexpr (Team::is_small) return;
+                const double norm = at.matrix.norm[j];
                 at.norm[j] = square_root(norm * norm + damping * damping);
             });
         if (options.has_bounds())

@@ -56,7 +56,7 @@ struct GramArrays {
         memory.take(u, capacity + 2);
         inverse.place(memory, capacity);
         if (options.has_ridge()) {
-            memory.take(norm, n);
+            if constexpr (!Team::is_small) memory.take(norm, n);
             memory.take(damping, n);
         }
         if (options.has_bounds()) {
@@ -85,9 +85,9 @@ struct GramArrays {
         u.forget();
     }
 
-    /// Refer to the norms of the matrix, unless the team has its own.
+    /// Refer to the norms of the matrix, unless those lack the l2 penalty.
     __device__ void refer_to_norms(const GramOptions<Team>& options) {
-        if (!options.has_ridge()) norm = matrix.norm;
+        if (Team::is_small || !options.has_ridge()) norm = matrix.norm;
     }
 };
 

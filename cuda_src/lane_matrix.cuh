@@ -14,20 +14,21 @@ struct GramMatrix<LaneTeam<lanes, each, general>> {
     using Team = LaneTeam<lanes, each, general>;
 
     Vector<double> entries;
-    int leading;               // distance of rows
-    Vector<double> G;          // n x n
-    Vector<double> norm;       // n: norms of the columns; not finite if an entry is not
-    Vector<int> column_shift;  // n: the scales are these powers of two
-    Vector<int> factors;       // n: high words of the factors
+    int n;
+    int leading;          // distance of rows
+    Vector<double> G;     // n x n
+    Vector<double> norm;  // n: with the l2 penalty; not finite if an entry is not
+    Vector<int>
+        column_shift;  // n: the scales are these powers of two; then n high words of factors
 
     __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
         // Odd, so that rows of neighbouring lanes start in different banks.
+        n = options.n;
         leading = lanes > 1 ? options.n | 1 : options.n;
         memory.take(entries, leading * options.height());
         memory.take(G, options.n * options.n);
         memory.take(norm, options.n);
-        memory.take(column_shift, options.n);
-        memory.take(factors, options.n);
+        memory.take(column_shift, 2 * options.n);
     }
 
     static constexpr __device__ bool has_gram() { return true; }
@@ -38,11 +39,11 @@ struct GramMatrix<LaneTeam<lanes, each, general>> {
     }
 
     /// The scale of column j, over the scale of its entries in memory; the product for two columns.
-    __device__ double factor(int j) const { return __hiloint2double(factors[j], 0); }
+    __device__ double factor(int j) const { return __hiloint2double(column_shift[n + j], 0); }
     __device__ double factor(int j, int k) const {
-        return __hiloint2double(factors[j] + factors[k] - high_word(0), 0);
+        return __hiloint2double(column_shift[n + j] + column_shift[n + k] - high_word(0), 0);
     }
-    __device__ void set_factor(int j, int shift) const { factors[j] = high_word(shift); }
+    __device__ void set_factor(int j, int shift) const { column_shift[n + j] = high_word(shift); }
 
   private:
     static __device__ int high_word(int exponent) { return (exponent + 1023) << 20; }
@@ -188,7 +189,7 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>
             if (options.has_sum()) entry += at(m, j) * at(m, k);
             at.G[j * n + k] = at.G[k * n + j] = entry * at.factor(j, k);
         }
-        at.norm[j] = square_root(at.G[j * n + j]);
+        at.norm[j] = square_root(square_of(j));
     });
     Workers::sync();
 }

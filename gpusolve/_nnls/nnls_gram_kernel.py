@@ -159,7 +159,8 @@ def arrays_of(team: Team, size: Size) -> list[int]:
     """Bytes of the arrays of a team in memory, without matrices and the inverse."""
     n, kind, capacity = size.n, size.kind, size.capacity
     arrays = [8 * size.rows] * 2 + [8 * n]
-    arrays += [8 * n] * (2 * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
+    of_ridge = 1 if team.is_small else 2
+    arrays += [8 * n] * (of_ridge * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
     arrays += [8 * n, 8] * bool(kind & SUM)
     if team.is_small:
         arrays.append(8 * size.m)
@@ -202,7 +203,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
         n = size.n
         # The stride of rows is odd if several lanes access neighbouring rows.
         leading = n | 1 if team.teams < LANE_THREADS else n
-        sizes = [8 * leading * size.height, 8 * n * n, 8 * n, 4 * n, 4 * n]
+        sizes = [8 * leading * size.height, 8 * n * n, 8 * n, 8 * n]
         matrix = sum(round_up(length, ALIGNMENT) for length in sizes)
     matrix_bytes = matrix * scales_once
     vectors = (
