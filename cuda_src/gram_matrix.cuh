@@ -103,7 +103,8 @@ __device__ __forceinline__ int scale_column(double* entry, long long step, int m
 
 /// The row of a fixed sum has the scales of the columns, over 2 to the power of this number: at
 /// most 1/2.
-__device__ __forceinline__ int sum_shift(Vector<int> column_shift, int n) {
+template <class Shifts>
+__device__ __forceinline__ int sum_shift(Shifts column_shift, int n) {
     int largest = column_shift[0];
 #pragma unroll 1
     for (int j = 1; j < n; ++j) largest = max(largest, column_shift[j]);

@@ -51,6 +51,7 @@ struct GramResidual : GramSteps<T, Team> {
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
             is_orthogonal = has_sum() && visible == 0;
+            has_product = Team::is_small && !team.any(!is_orthogonal);
             if (!team.any(!is_orthogonal)) break;
             const double to_sum = step(true, false), shift = is_orthogonal ? 0 : to_sum;
             inverse.for_each([&](auto p) {
@@ -65,7 +66,6 @@ struct GramResidual : GramSteps<T, Team> {
             subtract_fitted(at.residual, 0);
             team.sync();
         }
-        has_product = Team::is_small && is_orthogonal;
         return options.has_sum() || !is_orthogonal || square < kept_part * largest_square;
     }
 
@@ -81,6 +81,7 @@ struct GramResidual : GramSteps<T, Team> {
             at.all_x.forget();
             for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
         }
+        at.d.forget();
         inverse.for_each([&](auto p) {
             const double before = at.x[p], x = follows ? before + at.change[p] : before;
             const double rounded = to_scaled(to_given(x, variable(p)), variable(p));

@@ -19,18 +19,18 @@ struct GramArrays {
 
     GramMatrix<Team> matrix;
     PassiveInverseArrays<Team> inverse;
-    Array residual;       // rows: b - A x
-    Array witness;        // rows
-    Array b;              // m, for small teams: scaled
-    Array c;              // n: A^T (b - A rest) - penalty, corrected
-    Reals w, along;       // n: the negative gradient; H row
-    Reals slope, all_x;   // n: w / norm of variables that may enter; x by variable
-    Reals row;            // the same: the passive entries of the row of a fixed sum
-    Reals x, passive_w;   // capacity: of the passive variables, by position
-    Reals d, g;           // capacity: the step to the solution; part of a column of G
-    Reals u, change;      // capacity: coefficients of a projection; the correction of x
-    Reals end;            // the same: the bounds that the step reaches
-    Vector<double> norm;  // n: norms of the columns with the l2 penalty
+    Array residual;      // rows: b - A x
+    Array witness;       // rows
+    Array b;             // m, for small teams: scaled
+    Array c;             // n: A^T (b - A rest) - penalty, corrected
+    Reals w, along;      // n: the negative gradient; H row
+    Reals slope, all_x;  // n: w / norm of variables that may enter; x by variable
+    Reals row;           // the same: the passive entries of the row of a fixed sum
+    Reals x, passive_w;  // capacity: of the passive variables, by position
+    Reals d, g;          // capacity: the step to the solution; part of a column of G
+    Reals u, change;     // capacity: coefficients of a projection; the correction of x
+    Reals end;           // the same: the bounds that the step reaches
+    decltype(GramMatrix<Team>::norm) norm;  // n: norms of the columns with the l2 penalty
     // With an l2 penalty:
     Array damping;  // n: its root in the scaled variables
     // With bounds:
@@ -150,7 +150,7 @@ struct GramSystem {
 
     /// Whether row i of a residual is not the row of a fixed sum.
     __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
-    __device__ Vector<double> gram(int j) const {
+    __device__ auto gram(int j) const {
         return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
     /// The square norm of column j, with its rows of the l2 penalty.

@@ -13,12 +13,12 @@ template <int lanes, int each, bool general>
 struct GramMatrix<LaneTeam<lanes, each, general>> {
     using Team = LaneTeam<lanes, each, general>;
 
-    Vector<double> entries;
+    NearVector<double> entries;
     int n;
-    int leading;          // distance of rows
-    Vector<double> G;     // n x n
-    Vector<double> norm;  // n: with the l2 penalty; not finite if an entry is not
-    Vector<int>
+    int leading;              // distance of rows
+    NearVector<double> G;     // n x n
+    NearVector<double> norm;  // n: with the l2 penalty; not finite if an entry is not
+    NearVector<int>
         column_shift;  // n: the scales are these powers of two; then n high words of factors
 
     __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
@@ -32,7 +32,7 @@ struct GramMatrix<LaneTeam<lanes, each, general>> {
     }
 
     static constexpr __device__ bool has_gram() { return true; }
-    __device__ Vector<double> column(int j) const { return entries.from(j); }
+    __device__ NearVector<double> column(int j) const { return entries.from(j); }
 
     __device__ __forceinline__ double& operator()(int i, int j) const {
         return entries[i * leading + j];

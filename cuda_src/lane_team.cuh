@@ -82,15 +82,16 @@ __device__ __forceinline__ Located<double> find_for_all(
 /// part[q] += row[q] vector[i] over the rows i of a lane, of which `row` is the first, for q <
 /// columns; if `all`, for all q. `leading` is the distance of rows.
 template <class Team, bool all, int count>
-__device__ __forceinline__ void add_rows(const double* row, int leading, int m, int columns,
-                                         Vector<double> vector, double (&part)[count]) {
-    const double* value = &vector[Team::rank()];
+__device__ __forceinline__ void add_rows(NearVector<double> row, int leading, int m, int columns,
+                                         NearVector<double> vector, double (&part)[count]) {
+    NearVector<double> value = vector.from(Team::rank());
     const int step = leading * Team::size();
 #pragma unroll 1
-    for (int i = Team::rank(); i < m; i += Team::size(), row += step, value += Team::size()) {
+    for (int i = Team::rank(); i < m;
+         i += Team::size(), row = row.from(step), value = value.from(Team::size())) {
 #pragma unroll
         for (int q = 0; q < count; ++q)
-            if (all || q < columns) part[q] += row[q] * *value;
+            if (all || q < columns) part[q] += row[q] * value[0];
     }
 }
 
@@ -99,7 +100,7 @@ __device__ __forceinline__ void add_rows(const double* row, int leading, int m, 
 template <int lanes, int each, bool general>
 __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>>& matrix, int m,
                                  int n, const Chosen<LaneTeam<lanes, each, general>>&,
-                                 Vector<double> vector,
+                                 NearVector<double> vector,
                                  LaneVector<double, LaneTeam<lanes, each, general>>& out) {
     using Team = LaneTeam<lanes, each, general>;
     constexpr int count = Team::width < 8 ? Team::width : 8;
@@ -111,7 +112,7 @@ __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>
         double part[count];
 #pragma unroll
         for (int q = 0; q < count; ++q) part[q] = 0;
-        const double* row = &matrix(rank, first);
+        const auto row = matrix.entries.from(rank * matrix.leading + first);
         if (first + count <= n)
             add_rows<Team, true>(row, matrix.leading, m, count, vector, part);
         else
@@ -192,11 +193,11 @@ __device__ __forceinline__ void combine(const GramMatrix<Team>& matrix, int coun
         // Rows that do not exist are computed like the last row, and not used.
         const auto row_of = [&](int q) { return first + q * lanes + Team::rank(); };
         Sum sum[rows_at_once];
-        const double* row[rows_at_once];
+        NearVector<double> row[rows_at_once];
 #pragma unroll
         for (int q = 0; q < rows_at_once; ++q) {
             sum[q] = empty;
-            row[q] = &matrix(min(row_of(q), count - 1), 0);
+            row[q] = matrix.entries.from(min(row_of(q), count - 1) * matrix.leading);
         }
         chosen.by_slot([&](auto p, int j) {
             const double value = Chosen<Team>::element(scaled, p);

@@ -34,7 +34,7 @@
 /// A row of the tableau and its pivot: in shared memory, or in registers of a team of one lane.
 template <int lanes, int width>
 struct TableauRow {
-    Vector<double> entries;
+    NearVector<double> entries;
 
     __device__ void place(TeamMemory& memory) { memory.take(entries, width + 1); }
     __device__ __forceinline__ double& operator[](int k) const { return entries[k]; }
@@ -96,7 +96,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
 
     /// Let no variable be passive: the tableau is G, with the l2 penalty.
     template <class Ridge>
-    __device__ void clear(Vector<double> G, int n, Ridge ridge) {
+    __device__ void clear(NearVector<double> G, int n, Ridge ridge) {
         length = 0;
         chosen_.bits = 0;
         Reals penalty;
@@ -236,7 +236,7 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
         if (corrects)
             inverse.multiply(team, at.passive_w, at.d);
         else
-            inverse.for_each([&](auto p) { at.d[p] = at.w[p] - at.x[p]; });
+            for_each_variable<Team>(Team::width, [&](auto p) { at.d[p] = at.w[p] - at.x[p]; });
     }
     __device__ void keep_part(double) {}
 

@@ -44,11 +44,19 @@ struct Vector {
     }
     /// Element i, which is the same for all members.
     __device__ __forceinline__ T of(int i) const { return (*this)[i]; }
-    __device__ __forceinline__ Vector from(long long i) const { return at(&(*this)[i]); }
+    __device__ __forceinline__ Vector from(long long i) const {
+        if constexpr (sizeof(Address) == sizeof(T*))
+            return {first + i};
+        else
+            return {first + static_cast<Address>(i * sizeof(T))};
+    }
     __device__ __forceinline__ void forget() const {}
 };
 template <class T>
 using NearVector = Vector<T, unsigned>;
+
+template <class T, class Team>
+struct LaneVector;
 
 /// An array in memory of the team whose arrays by variable are `Reals`.
 template <class Reals, class T = double>
@@ -57,6 +65,10 @@ struct ArrayLike {
 };
 template <class T>
 struct ArrayLike<NearVector<double>, T> {
+    using Type = NearVector<T>;
+};
+template <class Team, class T>
+struct ArrayLike<LaneVector<double, Team>, T> {
     using Type = NearVector<T>;
 };
 

@@ -23,7 +23,7 @@ from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from own_kernels import own_kernel
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, nnls
 from together import together
 
 import gpusolve
@@ -84,6 +84,18 @@ def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- non-negative least squares ------------------------------------------------------
+
+
+def test_lanes_that_share_a_matrix(rng: Generator) -> None:
+    """Bumps next to each other, so that variables leave, and a column of zeros."""
+    A = np.exp(-((np.linspace(0, 15, 20)[:, None] - np.arange(15)) ** 2) / 4)
+    A[:, 3] = 0
+    b = rng.random((70, 20))
+    found = solve(A=A, b=b)
+    assert found.n_downdates.any()
+    assert not found.status.any()
+    right = [nnls(A, one)[0] for one in b]
+    assert_allclose(found.x, right, atol=1e-13)
 
 
 def test_several_variables_enter_at_once(rng: Generator) -> None:
