@@ -111,13 +111,14 @@ struct GramSolver : GramResidual<T, Team> {
         double score;    // what another method must beat: NaN if x is not kept
     };
 
-    /// What is known of x. Certified x is harder to beat.
+    /// What is known of x. Certified x is harder to beat; other x yields to x that is as good.
     __device__ Outcome judge(const Certified& found, bool keeps_sum) const {
         const bool is_hidden = found.certificate.is_hidden();
         const bool is_certified = keeps_sum && found.certificate.is_good(true, options.tol);
         Accuracy accuracy = is_certified ? sufficient : insufficient;
         if (is_certified && found.certificate.is_good(false, options.tol)) accuracy = convincing;
-        const double score = found.misfit - (is_certified ? certified<T> * magnitude : 0);
+        const double rounding = certified<T> * magnitude;
+        const double score = found.misfit + (is_certified ? -rounding : rounding);
         return {accuracy, is_hidden, is_hidden || !keeps_sum ? Floating<double>::nan() : score};
     }
 

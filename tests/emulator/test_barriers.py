@@ -42,6 +42,7 @@ GRAM_KERNEL = (
     "nnls_gram.cu",
     "device_teams.cuh",
     "gram_matrix.cuh",
+    "lane_matrix.cuh",
     "gram_residual.cuh",
     "gram_solver.cuh",
     "gram_steps.cuh",
@@ -149,7 +150,7 @@ def test_barriers_are_found_in_the_sources() -> None:
     found = [str(barrier.values[0]) for barrier in every_barrier()]
     assert len(found) == len(set(found)) >= 50
     assert {"grid.cuh wait 1", "grid.cuh wait 2", "block.cuh reduce512 4"} <= {*found}
-    assert {"gram_solver.cuh load 1", "gram_matrix.cuh scale_matrix 3"} <= {*found}
+    assert {"gram_solver.cuh load 1", "lane_matrix.cuh scale_matrix 3"} <= {*found}
 
 
 @pytest.mark.slow
