@@ -24,8 +24,7 @@ struct GramSolver : GramResidual<T, Team> {
     using Base::to_given, Base::to_scaled, Base::column_shift, Base::b_shift;
     using typename Base::Certified;
 
-    /// Compute the scale of b with a fixed sum, and c = A^T (b - A rest) - penalty. False if an
-    /// entry is not finite.
+    /// Compute b's scale and c = A^T (b - A rest) - penalty. False if an entry is not finite.
     __device__ bool load(const Variables& variables) {
         double largest = 0, largest_norm = 0;
         for_each<Team>(options.m, [&](int i) {
@@ -42,12 +41,14 @@ struct GramSolver : GramResidual<T, Team> {
         largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
         const bool finite = max(largest, largest_norm) < Floating<double>::infinity();
         if (!team.any(finite)) return false;
+        b_scale = inverse_power_of_two(largest);
         if (options.has_sum()) {
             const int unit = sum_shift(at.matrix.column_shift, options.n);
             const double total = shifted(fabs(variables.sum()), -unit);
-            largest = min(max(largest, total), Floating<double>::largest());
+            // Unless squares may overflow, the scale is that of nnls_qr.cu: scores are compared.
+            if (total * b_scale > Floating<double>::power_of_two(256))
+                b_scale = inverse_power_of_two(min(total, Floating<double>::largest()));
         }
-        b_scale = inverse_power_of_two(largest);
         scale_variables(variables);
         if constexpr (Team::is_small) for_each<Team>(options.m, [&](int i) { at.b[i] *= b_scale; });
         magnitude = square_root(sum(options.rows(), [&](int i) {
