@@ -47,6 +47,7 @@ GRAM_KERNEL = (
     "gram_solver.cuh",
     "gram_steps.cuh",
     "gram_system.cuh",
+    "lane_matrix.cuh",
     "passive_inverse.cuh",
     "passive_system.cuh",
     "tableau.cuh",
