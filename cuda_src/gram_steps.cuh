@@ -236,10 +236,8 @@ struct GramSteps : PassiveSystem<T, Team> {
             map_variables(team, at.slope, options.n,
                           [&](auto j) { return at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0.0; });
         team.sync();
-        inverse.for_each([&](auto p) {
-            at.slope[variable(p)] = guess != nullptr ? Floating<double>::nan() : 0;
-        });
-        gather_gradient(fresh);
+        gather_gradient(
+            fresh, [&](auto j) { at.slope[j] = guess != nullptr ? Floating<double>::nan() : 0; });
         const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0, j = -1, replacing = -1;
@@ -382,9 +380,9 @@ struct GramSteps : PassiveSystem<T, Team> {
             inverse.for_each([&](auto p) {
                 const int j = options.has_bounds() ? variable(p) : 0;
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
+                keep_part(p, 1 - step);
             });
             left = 1 - step;
-            keep_part(left);
             moves = first.index >= 0;
             moved = moved || !moves || step > 0;
             leaving = first.index;

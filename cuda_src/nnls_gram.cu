@@ -53,7 +53,7 @@
 ///
 /// A warp scales a column. Its block holds `held` rows in shared memory.
 template <class T>
-__global__ void __launch_bounds__(scaled_columns* warp_threads)
+__global__ void __launch_bounds__(scaled_columns* warp_threads, 4)
     scale_columns(const NnlsSystems<T> systems, int height, int held, double* columns, double* norm,
                   int* column_shift) {
     const int m = systems.m, n = systems.n;

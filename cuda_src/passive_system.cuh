@@ -52,11 +52,14 @@ struct PassiveSystem : GramSystem<T, Team> {
     }
 
     /// The gradient of the passive variables, in their order. If w is `fresh`, it has all of it.
-    __device__ void gather_gradient(bool fresh) {
+    /// Then also(j) for each of them.
+    template <class Also>
+    __device__ void gather_gradient(bool fresh, Also also) {
         const bool is_whole = fresh || !at.matrix.has_gram();
         inverse.for_each([&](auto p) {
             const auto j = variable(p);
             at.passive_w[p] = is_whole ? at.w[j] : at.w[j] - ridge(j) * at.x[p];
+            also(j);
         });
     }
 
@@ -104,10 +107,8 @@ struct PassiveSystem : GramSystem<T, Team> {
     /// The step d to the passive least-squares solution.
     __device__ void make_direction(bool) { inverse.multiply(team, at.passive_w, at.d); }
 
-    /// x has taken a step, but for a part of it.
-    __device__ void keep_part(double left) {
-        inverse.for_each([&](auto p) { at.passive_w[p] *= left; });
-    }
+    /// The variable at position p has taken a step, but for a part of it.
+    __device__ void keep_part(int p, double left) { at.passive_w[p] *= left; }
 
     /// The multiplier of the fixed sum changes.
     __device__ void shift_goal(double shift) {

@@ -196,7 +196,10 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
     }
 
     __device__ void make_gradient(bool) {}
-    __device__ void gather_gradient(bool) {}
+    template <class Also>
+    __device__ void gather_gradient(bool, Also also) {
+        inverse.for_each(also);
+    }
 
     __device__ Projection project(int j, Located<double>&) {
         return {inverse.read(team, j), fabs(at.w.of(j))};
@@ -238,7 +241,7 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
         else
             for_each_variable<Team>(Team::width, [&](auto p) { at.d[p] = at.w[p] - at.x[p]; });
     }
-    __device__ void keep_part(double) {}
+    __device__ void keep_part(int, double) {}
 
     /// `along` is the product of the tableau and the passive part of the sum's row.
     __device__ void shift_goal(double shift) {
