@@ -45,7 +45,7 @@ struct GramSolver : GramResidual<T, Team> {
         if (options.has_sum()) {
             const int unit = sum_shift(at.matrix.column_shift, options.n);
             const double total = shifted(fabs(variables.sum()), -unit);
-            // Unless squares may overflow, the scale is that of nnls_qr.cu: scores are compared.
+            // Unless squares may overflow, nnls_qr.cu has the same scale: scores are compared.
             if (total * b_scale > Floating<double>::power_of_two(256))
                 b_scale = inverse_power_of_two(min(total, Floating<double>::largest()));
         }

@@ -327,7 +327,7 @@ struct GramSteps : PassiveSystem<T, Team> {
         return shift;
     }
 
-    /// Change the multiplier of the fixed sum; it is subtracted from c and passive_w.
+    /// Change the multiplier of the fixed sum; it is subtracted from c, and from gradients.
     __device__ void shift_multiplier(double shift) {
         subtract_multiple<Team>(at.c, options.n, shift, at.sum_row);
         shift_goal(shift);

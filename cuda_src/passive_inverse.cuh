@@ -5,10 +5,10 @@
 // has gaps. Teams of lanes have H in a tableau, where a variable's position is its number:
 // tableau.cuh.
 //
-// Memory. The first rows and columns, before `side`, are a square in shared memory,
-// whose rows are read and written 16 bytes at a time; columns that no variable has are 0. Later
-// rows are in global memory, up to the diagonal, one after another. `side` is 8 more than a
-// multiple of 16: two neighbouring rows begin in different halves of the banks.
+// Memory. The first rows and columns, before `side`, are a square in shared memory, whose rows are
+// read and written 16 bytes at a time; columns that no variable has are 0. Later rows are in global
+// memory, up to the diagonal, one after another. `side` is 8 more than a multiple of 16: two
+// neighbouring rows begin in different halves of the banks.
 //
 // Cost. For l variables, an update reads and writes l^2 numbers in shared memory, or half as many
 // in global memory, a product reads l^2.

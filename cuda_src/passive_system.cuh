@@ -26,8 +26,8 @@ struct PassiveSystem : GramSystem<T, Team> {
     __device__ void restart() { inverse.clear(); }
 
     /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
-    /// passive variables is subtracted when they are gathered, by `enter`. A gradient that is
-    /// `kept` stays. Ends without a barrier.
+    /// passive variables is subtracted by `gather_gradient`. A gradient that is `kept` stays. Ends
+    /// without a barrier.
     __device__ void make_gradient(bool kept) {
         if (!at.matrix.has_gram()) return make_gradient_from_columns(at.w);
         combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
@@ -110,11 +110,11 @@ struct PassiveSystem : GramSystem<T, Team> {
     /// The variable at position p has taken a step, but for a part of it.
     __device__ void keep_part(int p, double left) { at.passive_w[p] *= left; }
 
-    /// The multiplier of the fixed sum changes.
+    /// Let the gradient of passive variables follow the multiplier of the fixed sum.
     __device__ void shift_goal(double shift) {
         inverse.for_each([&](auto p) { at.passive_w[p] -= shift * at.row[p]; });
     }
 
-    /// The gradient w of the passive variables is new.
+    /// The gradient w of passive variables is new: it is gathered before its next use.
     __device__ void renew_goal() {}
 };

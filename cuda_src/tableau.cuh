@@ -67,6 +67,7 @@ struct PassiveInverseArrays<LaneTeam<lanes, each, general>> {
     __device__ void place(unsigned char*, unsigned char*, int) {}
 };
 
+/// The tableau, in which H is: it has the place of H in other teams.
 template <int lanes, int each, bool general>
 class PassiveInverse<LaneTeam<lanes, each, general>> {
   public:
@@ -149,8 +150,8 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
         return chosen_.has(i) == chosen_.has(j) ? row_[i] : -row_[i];
     }
 
-    /// Let variable j enter, or leave if it is passive, after `read(j)`. The team that does not
-    /// `change` its tableau takes part.
+    /// Let variable j enter, or leave if it is passive, after `read(j)`. A team whose tableau does
+    /// not change takes part.
     __device__ void exchange(bool changes, int j) {
         const double pivot = row_[width], inverse = changes ? 1 / pivot : 0;
         Reals factor;
