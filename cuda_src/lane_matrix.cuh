@@ -105,7 +105,8 @@ __device__ void copy_matrix(const GramMatrix<Team>& at, int m, int n, GivenMatri
     const bool by_rows = given.column_stride < given.row_stride;
     const int length = by_rows ? n : m, lines = by_rows ? m : n;
     if constexpr (Workers::is_small) {
-        const bool is_flat = by_rows && given.column_stride == 1 && given.row_stride == at.leading;
+        const bool is_flat =
+            by_rows && given.column_stride == 1 && given.row_stride == n && at.leading == n;
         if (is_flat && given.weights.root == nullptr)
             return load_ahead<Workers::size()>(
                 Workers::rank(), m * n, [&](int i, int ahead) { return given.A[i + ahead]; },

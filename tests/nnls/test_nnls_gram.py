@@ -98,6 +98,24 @@ def test_lanes_that_share_a_matrix(rng: Generator) -> None:
     assert_allclose(found.x, right, atol=1e-13)
 
 
+@together("n", [2, 3, 7, 8, 9, 10, 12, 16, 17])
+@together("shared", [False, True])
+def test_rows_that_are_longer_than_the_matrix(
+    n: int, shared: bool, rng: Generator
+) -> None:
+    """Columns after the last belong to another array: they must not be read."""
+    rows = rng.random((20, 20) if shared else (5, 20, 20))
+    b = rng.random((5, 20))
+    for longer in (1, 2, 4):
+        whole = rows[..., : n + longer].copy()
+        A, whole[..., n:] = whole[..., :n], np.nan
+        found = solve(A=A, b=b)
+        assert not found.status.any()
+        each = np.broadcast_to(A, (5, 20, n))
+        right = [nnls(*one)[0] for one in zip(each, b, strict=True)]
+        assert_allclose(found.x, right, atol=1e-12)
+
+
 def test_several_variables_enter_at_once(rng: Generator) -> None:
     A, b = rng.random((60, 40)), rng.random(60)
     found = solve(A=A, b=b)
