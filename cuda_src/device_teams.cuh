@@ -14,13 +14,19 @@ struct LaneTeam {
     static constexpr int threads = 128, blocks = general_ || width > 8 ? 2 : 3;
     static constexpr int memories_of_block = threads / lanes;
     static constexpr bool is_small = true, general = general_, has_near_vectors = true;
+    // With more variables of a lane, all teams have the same matrix: registers.
+    static constexpr bool shares_matrix = lanes > 1 && each > 2;
     static constexpr bool foresees = false;                  // the variable that enters next
-    static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
+    static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share the factors of columns
 
     using Reals = LaneVector<double, LaneTeam>;
 
     struct Storage {};
     __device__ LaneTeam(Storage&, unsigned char*) {}
+
+    /// Entries of arrays by variable, for n variables. With one matrix for all teams, there is
+    /// memory for variables of all lanes; else lanes ask which of their variables exist.
+    static constexpr __device__ int padded(int n) { return shares_matrix ? width : n; }
 
     static __device__ __forceinline__ int memory_of_block() { return threadIdx.x / lanes; }
     static __device__ __forceinline__ bool places() { return true; }
@@ -57,7 +63,8 @@ struct LaneTeam {
     /// The largest value. Of equal values, the first lane's.
     template <class T>
     __device__ __forceinline__ Located<T> reduce(Located<T> one, Called<ArgMax<T>>) {
-        if constexpr (lanes == 1) return one;
+        // Mostly, all variables are between their bounds.
+        if (lanes == 1 || !any(one.index >= 0)) return one;
         const T least = -Floating<T>::infinity();
         const T value = one.index < 0 ? least : one.value;
         const T largest = reduce(value, [](T a, T b) { return a < b ? b : a; });
@@ -93,7 +100,7 @@ class BlockTeam {
     static constexpr int threads = 256, blocks = 2;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = true;
-    static constexpr bool foresees = true;
+    static constexpr bool foresees = true, shares_matrix = false;
     static constexpr int each = 1, lanes_of_row = 4, rows_at_once = 2;
 
     using Reals = NearVector<double>;
@@ -173,7 +180,7 @@ class GridTeam {
     static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = false;
-    static constexpr bool foresees = true;
+    static constexpr bool foresees = true, shares_matrix = false;
     static constexpr int each = 1, lanes_of_row = 16, rows_at_once = 2;
 
     using Reals = Vector<double>;

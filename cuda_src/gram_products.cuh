@@ -93,7 +93,8 @@ __device__ __forceinline__ void combine(MatrixView matrix, int count, const Chos
 }
 
 template <class Sum, class Team, class Address, class Use>
-__device__ __forceinline__ void combine(const GramMatrix<Team>& matrix, int count,
+__device__ __forceinline__ void combine(const GramMatrix<Team>& matrix,
+                                        const PassiveInverseArrays<Team>&, int count,
                                         const Chosen<Team>& chosen, Vector<double, Address> y,
                                         Sum empty, Use use) {
     combine(matrix.view(), count, chosen, y, empty, use);
@@ -101,7 +102,8 @@ __device__ __forceinline__ void combine(const GramMatrix<Team>& matrix, int coun
 
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
 template <class Team, class Use>
-__device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,
+__device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix,
+                                             const PassiveInverseArrays<Team>&, int n,
                                              const Chosen<Team>& chosen, typename Team::Reals y,
                                              Use use) {
     combine(MatrixView{matrix.G, 1, n}, n, chosen, y, PlainSum{0},

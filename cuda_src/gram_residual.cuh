@@ -15,10 +15,12 @@ template <class T, class Team>
 struct GramResidual : GramSteps<T, Team> {
     using Base = GramSteps<T, Team>;
     using Base::penalty, Base::ridge, Base::lower, Base::upper, Base::rest, Base::is_inside;
-    using Base::scaled_b, Base::is_data, Base::gradient, Base::transpose_times;
+    using Base::scaled_b, Base::is_data, Base::gradient, Base::transpose_times,
+        Base::transpose_witness;
     using Base::team, Base::options, Base::at, Base::inverse;
     using Base::to_scaled, Base::to_given, Base::magnitude, Base::status;
-    using Base::variable, Base::owns, Base::sum, Base::sum_of_passive, Base::size, Base::step;
+    using Base::variable, Base::owns, Base::per_norm, Base::all_x, Base::sum, Base::sum_of_passive,
+        Base::size, Base::step;
     using typename Base::Array;
 
     bool has_product;  // whether w is the product of the columns with the witness
@@ -32,17 +34,12 @@ struct GramResidual : GramSteps<T, Team> {
     __device__ bool correct(bool& follows) {
         at.change.forget();
         inverse.for_each([&](auto p) { at.change[p] = 0; });
-        for_each<Team>(options.rows(), [&](int i) {
-            if (is_data(i)) at.residual[i] = at.witness[i];
-        });
         bool is_orthogonal = false;
         double largest_square = 0, square = 0;
 #pragma unroll 1
         for (int correction = 0; correction < most_corrections; ++correction) {
-            transpose_times(inverse.passive(), at.witness, at.passive_w);
+            square = transpose_witness(inverse.passive(), at.passive_w);
             if constexpr (Team::is_small) at.w = at.passive_w;
-            square = sum(options.rows(),
-                         [&](int i) { return is_data(i) ? at.witness[i] * at.witness[i] : 0; });
             largest_square = max(largest_square, square);
             const double limit = options.tol / 2 * square_root(square);
             const double visible = sum_of_passive([&](auto p) {
@@ -77,16 +74,12 @@ struct GramResidual : GramSteps<T, Team> {
             [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
         follows = status == converged && blocked == 0;
         double moved = 0;
-        if constexpr (Team::is_small) {  // until now, it needs no registers
-            at.all_x.forget();
-            for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
-        }
         at.d.forget();
         inverse.for_each([&](auto p) {
             const double before = at.x[p], x = follows ? before + at.change[p] : before;
             const double rounded = to_scaled(to_given(x, variable(p)), variable(p));
             at.d[p] = rounded - before;
-            at.x[p] = at.all_x[variable(p)] = rounded;
+            at.x[p] = all_x()[variable(p)] = rounded;
             if (at.d[p] != 0) moved = 1;
         });
         if constexpr (!Team::is_small) {  // a reduction would take registers
@@ -111,7 +104,7 @@ struct GramResidual : GramSteps<T, Team> {
     /// Subtract A d, with the rows of the l2 penalty, from a residual; `shift` changes the
     /// multiplier of the fixed sum.
     __device__ void subtract_fitted(Array from, double shift) {
-        combine(at.matrix, options.height(), inverse.passive(), at.d, PlainSum{0},
+        combine(at.matrix, at.inverse, options.height(), inverse.passive(), at.d, PlainSum{0},
                 [&](int i, PlainSum fitted) {
                     if (is_data(i))
                         from[i] -= fitted.value;
@@ -158,11 +151,13 @@ struct GramResidual : GramSteps<T, Team> {
         });
         fit_and_length = team.reduce(fit_and_length, Called<AddTwo>());
         double slope = 0, size = 0;
-        for_each_variable<Team>(options.n, [&](auto j) {
-            const double x = at.all_x[j], w = gradient(at.w[j], j, at.witness);
+        for_each_variable<Team>(options.variables(), [&](auto j) {
+            const double x = all_x()[j], w = gradient(at.w[j], j, at.witness);
             at.w[j] = w;
             const double violated = violation(x, w, lower(j), upper(j));
-            slope = MaxMagnitude<double>()(slope, ratio(violated, at.norm[j]));
+            // The gradient along a column that is 0 is its penalty.
+            slope = MaxMagnitude<double>()(
+                slope, Team::general ? ratio(violated, at.norm[j]) : per_norm(violated, j));
             size += at.norm[j] * fabs(x);
             apart_and_gap.b += bound_distance(x, lower(j), upper(j)) * w;
             const double l1 = penalty(j);
@@ -187,7 +182,7 @@ struct GramResidual : GramSteps<T, Team> {
         if (!options.has_sum()) return true;
         Two sums = AddTwo::identity();
         for_each_variable<Team>(options.n, [&](auto j) {
-            const double term = at.sum_row[j] * at.all_x[j];
+            const double term = at.sum_row[j] * all_x()[j];
             sums = AddTwo()(sums, {term, fabs(term)});
         });
         sums = team.reduce(sums, Called<AddTwo>());
@@ -204,10 +199,11 @@ struct GramResidual : GramSteps<T, Team> {
         });
         if (!at.matrix.has_gram()) return;
         team.sync();
-        combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
-            const double passive_x = options.has_ridge() ? at.all_x[j] - rest(j) : 0;
-            at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
-        });
+        combine_gram(at.matrix, at.inverse, options.n, inverse.passive(), at.x,
+                     [&](auto j, double sum) {
+                         const double passive_x = options.has_ridge() ? all_x()[j] - rest(j) : 0;
+                         at.c[j] = at.w[j] + sum + ridge(j) * passive_x;
+                     });
         this->renew_goal();
     }
 };

@@ -16,32 +16,32 @@ struct GramSolver : GramResidual<T, Team> {
     using Base = GramResidual<T, Team>;
     using Base::given_b, Base::scaled_b, Base::is_data, Base::gradient, Base::transpose_times;
     using Base::make_gradient, Base::make_sum, Base::enter, Base::make_feasible;
+    using Base::most_entering, Base::knows_gradient;
     using Base::refresh, Base::certify, Base::keeps_sum, Base::correct_gradient;
-    using Base::restart, Base::most_entering;
     using Base::ridge, Base::rest, Base::sum, Base::size, Base::place, Base::clear;
     using Base::status, Base::nit, Base::n_updates, Base::n_downdates;
-    using Base::team, Base::options, Base::at, Base::inverse, Base::b_scale, Base::magnitude;
-    using Base::to_given, Base::to_scaled, Base::column_shift, Base::b_shift;
+    using Base::team, Base::options, Base::at, Base::inverse, Base::magnitude;
+    using Base::to_given, Base::to_scaled, Base::column_shift, Base::b_shift, Base::all_x;
     using typename Base::Certified;
 
     /// Compute b's scale and c = A^T (b - A rest) - penalty. False if an entry is not finite.
     __device__ bool load(const Variables& variables) {
-        double largest = 0, largest_norm = 0;
+        double largest = 0, norms = 0;
         for_each<Team>(options.m, [&](int i) {
             const double value = given_b(i);
             if constexpr (Team::is_small) at.b[i] = value;
             largest = MaxMagnitude<double>()(largest, ::magnitude(value));
         });
-        for_each_variable<Team>(options.n, [&](auto j) {
-            largest_norm = MaxMagnitude<double>()(largest_norm, ::magnitude(at.matrix.norm[j]));
-            if ((options.has_ridge() || options.has_bounds()) && !variables.are_finite(j))
-                largest_norm = Floating<double>::infinity();
+        for_each_variable<Team>(options.variables(), [&](auto j) {
+            norms += at.matrix.norm[j];
+            const bool has_numbers = j < options.n && (options.has_ridge() || options.has_bounds());
+            if (has_numbers && !variables.are_finite(j)) norms = Floating<double>::infinity();
         });
         largest = team.reduce(largest, Called<MaxMagnitude<double>>());
-        largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
-        const bool finite = max(largest, largest_norm) < Floating<double>::infinity();
+        norms = team.reduce(norms, Called<Add<double>>());
+        const bool finite = is_finite(largest) && is_finite(norms);
         if (!team.any(finite)) return false;
-        b_scale = inverse_power_of_two(largest);
+        double b_scale = inverse_power_of_two(largest);
         if (options.has_sum()) {
             const int unit = sum_shift(at.matrix.column_shift, options.n);
             const double total = shifted(fabs(variables.sum()), -unit);
@@ -49,9 +49,10 @@ struct GramSolver : GramResidual<T, Team> {
             if (total * b_scale > Floating<double>::power_of_two(256))
                 b_scale = inverse_power_of_two(min(total, Floating<double>::largest()));
         }
+        b_shift = Floating<double>::exponent(b_scale);
         scale_variables(variables);
-        if constexpr (Team::is_small) for_each<Team>(options.m, [&](int i) { at.b[i] *= b_scale; });
         magnitude = square_root(sum(options.rows(), [&](int i) {
+            if (Team::is_small && i < options.m) at.b[i] *= b_scale;
             const double value = i < options.m ? scaled_b(i) : (is_data(i) ? 0 : at.total[0]);
             at.witness[i] = value;
             if (!is_data(i)) at.residual[i] = 0;
@@ -60,7 +61,7 @@ struct GramSolver : GramResidual<T, Team> {
         if (at.matrix.has_gram()) {
             transpose_times(inverse.all(options.n), at.witness, at.w);
             team.sync();
-            for_each_variable<Team>(options.n,
+            for_each_variable<Team>(options.variables(),
                                     [&](auto j) { at.c[j] = gradient(at.w[j], j, at.witness); });
         }
         status = converged;
@@ -70,6 +71,8 @@ struct GramSolver : GramResidual<T, Team> {
                 place(
                     j, 0,
                     first_rest(at.norm.of(j), at.penalties.of(j), at.lower.of(j), at.upper.of(j)));
+            if constexpr (Team::is_small)
+                for_each_variable<Team>(options.variables(), [&](auto j) { at.x[j] = at.rest[j]; });
             magnitude += size();
         }
         return finite;
@@ -79,26 +82,29 @@ struct GramSolver : GramResidual<T, Team> {
     /// barrier if there are any.
     __device__ void scale_variables(const Variables& variables) {
         if (options.has_ridge())
-            for_each_variable<Team>(options.n, [&](auto j) {
-                const double damping = shifted(variables.root_l2(j), column_shift(j));
+            for_each_variable<Team>(options.variables(), [&](auto j) {
+                const double given = j < options.n ? variables.root_l2(j) : 0;
+                const double damping = shifted(given, column_shift(j));
                 at.damping[j] = damping;
                 if constexpr (Team::is_small) return;
                 const double norm = at.matrix.norm[j];
                 at.norm[j] = square_root(norm * norm + damping * damping);
             });
         if (options.has_bounds())
-            for_each_variable<Team>(options.n, [&](auto j) {
+            for_each_variable<Team>(options.variables(), [&](auto j) {
+                at.lower[j] = at.upper[j] = at.rest[j] = at.penalties[j] = 0;
+                if (j >= options.n) return;
                 at.lower[j] = to_scaled(variables.lower(j), j);
                 at.upper[j] = to_scaled(variables.upper(j), j);
-                at.rest[j] = 0;
-                at.penalties[j] = min(shifted(variables.l1(j), column_shift(j) + b_shift()),
+                at.penalties[j] = min(shifted(variables.l1(j), column_shift(j) + b_shift),
                                       Floating<double>::largest() / 16);
             });
         if (options.has_sum()) {
             const int unit = sum_shift(at.matrix.column_shift, options.n);
-            for_each_variable<Team>(
-                options.n, [&](auto j) { at.sum_row[j] = shifted(1.0, column_shift(j) - unit); });
-            if (Team::rank() == 0) at.total[0] = shifted(variables.sum(), b_shift() - unit);
+            for_each_variable<Team>(options.variables(), [&](auto j) {
+                at.sum_row[j] = j < options.n ? shifted(1.0, column_shift(j) - unit) : 0;
+            });
+            if (Team::rank() == 0) at.total[0] = shifted(variables.sum(), b_shift - unit);
             team.sync();
         }
     }
@@ -109,7 +115,6 @@ struct GramSolver : GramResidual<T, Team> {
     struct Outcome {
         Accuracy accuracy;
         bool is_hidden;  // rounding x may change A x too much
-        double score;    // what another method must beat: NaN if x is not kept
     };
 
     /// What is known of x. Certified x is harder to beat; other x yields to x that is as good.
@@ -120,11 +125,14 @@ struct GramSolver : GramResidual<T, Team> {
         if (is_certified && found.certificate.is_good(false, options.tol)) accuracy = convincing;
         const double rounding = certified<T> * magnitude;
         const double score = found.misfit + (is_certified ? -rounding : rounding);
-        return {accuracy, is_hidden, is_hidden || !keeps_sum ? Floating<double>::nan() : score};
+        if (Team::rank() == 0)
+            at.kept[1] = is_hidden || !keeps_sum ? Floating<double>::nan() : score;
+        return {accuracy, is_hidden};
     }
 
     /// What the next iteration does.
     struct Plan {
+        bool clears;   // whether no variable is passive at first
         bool starts;   // whether x starts from a guess
         int first;     // if not negative, the variable that enters
         int most;      // variables that enter at once; if 0, x is moved even if none enters
@@ -138,7 +146,9 @@ struct GramSolver : GramResidual<T, Team> {
     /// Each step is called in one place only, because it is inlined there.
     __device__ void iterate(bool iterates, const T* guess, Plan& next) {
         while (team.any(iterates)) {
-            if (team.any(iterates && !next.fresh)) {
+            if (team.any(iterates && next.clears)) clear(iterates && next.clears);
+            next.clears = false;
+            if (!knows_gradient && team.any(iterates && !next.fresh)) {
                 team.sync();
                 make_gradient(next.fresh);
             }
@@ -162,36 +172,33 @@ struct GramSolver : GramResidual<T, Team> {
         }
     }
 
-    /// Go on without the guess, if the team `follows` it now; without its variables, if rounding
-    /// them changes A x too much.
+    /// Go on without the guess; without its variables, if rounding them changes A x too much.
     __device__ void follow_guess(bool follows, Plan& next) {
         const bool is_small = Floating<T>::epsilon * ratio(size(), magnitude) <= hidden<T>;
-        clear(follows && !is_small && !options.has_sum());
         if (!follows) return;
         next.starts = false;
-        next.most = inverse.length > 0 ? 0 : most_entering;
+        next.clears = !is_small && !options.has_sum();
+        next.most = inverse.length > 0 && !next.clears ? 0 : most_entering;
     }
 
     /// Iterate to convergence, if the team `solves` the system, and store the best x. If the start
     /// is `warm`, x has a guess.
     __device__ Outcome solve(bool solves, bool warm, const NnlsResults<T>& results, long long k) {
-        double best = Floating<double>::infinity();
-        Outcome outcome;
-        Plan next{warm, -1, most_entering, false, true};
+        Outcome outcome{insufficient, false};
+        if (Team::rank() == 0) at.kept[0] = Floating<double>::infinity();
+        Plan next{true, warm, -1, most_entering, false, true};
         if (options.has_sum()) {
             next.first = make_sum();
             next.most = 0;
         }
-        restart();
         bool continues = solves;
         for (int refreshes = 0; team.any(continues);) {
             iterate(continues, results.x + k * options.n, next);
             const bool follows = refresh(), keeps = keeps_sum();
             const Certified found = certify();
             const double kkt = found.certificate.kkt();
-            const bool better = kkt < best;
+            const bool better = kkt < at.kept.of(0);
             if (continues && (better || refreshes == 0)) {
-                best = better ? kkt : best;
                 outcome = judge(found, keeps);
                 store(results, k, found);
             }
@@ -201,12 +208,11 @@ struct GramSolver : GramResidual<T, Team> {
                         !team.is_stopped();
             if (++refreshes == most_refreshes || !team.any(continues)) break;
             correct_gradient();
+            if (better && Team::rank() == 0) at.kept[0] = kkt;  // all threads have read it
             next.entered = false;
             next.fresh = true;
             next.most = follows ? most_entering : 0;
-            const bool restarts = continues && kkt > drift * tol && !options.has_sum();
-            next.starts = restarts;
-            if (team.any(restarts)) clear(restarts);
+            next.clears = next.starts = continues && kkt > drift * tol && !options.has_sum();
         }
         const bool good = outcome.accuracy >= (status == iteration_limit ? convincing : sufficient);
         if (solves && Team::rank() == 0) {
@@ -238,7 +244,7 @@ struct GramSolver : GramResidual<T, Team> {
         if (settled || systems.listed == nullptr) return;
         if (outcome.is_hidden) for_each<Team>(n, [&](int j) { results.x[k * n + j] = 0; });
         if (Team::rank() == 0)
-            systems.listed[atomicAdd(&systems.counters->listed, 1ull)] = {k, outcome.score};
+            systems.listed[atomicAdd(&systems.counters->listed, 1ull)] = {k, at.kept[1]};
     }
 
     /// Write the result of a system that has NaN or infinity in it.
@@ -259,12 +265,11 @@ struct GramSolver : GramResidual<T, Team> {
                           const Certified& found) const {
         const int n = options.n;
         for_each_variable<Team>(n, [&](auto j) {
-            results.x[k * n + j] = to_given(at.all_x[j], j);
-            results.dual[k * n + j] =
-                static_cast<T>(shifted(at.w[j], -column_shift(j) - b_shift()));
+            results.x[k * n + j] = to_given(all_x()[j], j);
+            results.dual[k * n + j] = static_cast<T>(shifted(at.w[j], -column_shift(j) - b_shift));
         });
         if (Team::rank() == 0) {
-            results.rnorm[k] = static_cast<T>(shifted(found.fit, -b_shift()));
+            results.rnorm[k] = static_cast<T>(shifted(found.fit, -b_shift));
             results.kkt[k] = static_cast<T>(found.certificate.kkt());
         }
     }

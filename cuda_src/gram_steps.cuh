@@ -40,10 +40,11 @@ struct GramSteps : PassiveSystem<T, Team> {
     using Base::make_gradient, Base::shift_goal, Base::keep_part, Base::place;
     using Base::most_entering, Base::restart, Base::project, Base::recall_projection, Base::admit;
     using Base::penalty, Base::ridge, Base::lower, Base::upper, Base::rest, Base::ridge_of;
+    using Base::set_entered;
     using Base::status, Base::nit, Base::n_updates, Base::n_downdates;
     using Base::sum, Base::size, Base::to_scaled, Base::magnitude;
     using Base::team, Base::options, Base::at, Base::inverse;
-    using Base::transpose_times, Base::variable, Base::owns;
+    using Base::transpose_times, Base::variable, Base::owns, Base::per_norm;
     using typename Base::Reals;
 
     /// Remove all variables, if the team `restarts`; they rest at the bounds next to them. Ends
@@ -72,15 +73,16 @@ struct GramSteps : PassiveSystem<T, Team> {
     __device__ bool append(bool tries, int j, double x_j, double least, Located<double>& largest) {
         const bool fits = inverse.length < options.capacity();
         tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
-        if (!team.any(tries)) return false;
+        if (!Team::is_small && !tries) return false;   // mostly a team of the warp tries to
         const double before = tries ? rest_of(j) : 0;  // a guess may have moved it just now
         const Projection column = project(j, largest);
         const double norm = at.norm.of(j);
         const bool enters = tries && fits && column.square > resolved_part * norm * norm &&
                             exceeds(column.descent, least, column.square);
         if (!team.any(enters)) return false;
-        admit(enters, j, x_j, before, column);
+        admit(enters, j, before, column);
         if (!enters) return false;
+        set_entered(j, x_j);
         place(j, before, 0);
         ++n_updates;
         return true;
@@ -231,10 +233,12 @@ struct GramSteps : PassiveSystem<T, Team> {
         at.slope.forget();
         at.passive_w.forget();
         if (guess != nullptr)
-            for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = guessed(guess, j); });
+            for_each_variable<Team>(options.variables(), [&](auto j) {
+                at.slope[j] = j < options.n ? guessed(guess, j) : Floating<double>::nan();
+            });
         else
-            map_variables(team, at.slope, options.n,
-                          [&](auto j) { return at.norm[j] > 0 ? inwards(j) / at.norm[j] : 0.0; });
+            map_variables(team, at.slope, options.variables(),
+                          [&](auto j) { return per_norm(inwards(j), j); });
         team.sync();
         gather_gradient(
             fresh, [&](auto j) { at.slope[j] = guess != nullptr ? Floating<double>::nan() : 0; });
@@ -245,7 +249,7 @@ struct GramSteps : PassiveSystem<T, Team> {
         Located<double> next;
         for (searches = searches && (!by_slope || most > 0); team.any(searches);) {
             if (!foresees)
-                next = find_for_all(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j);
+                next = find_for_all(team, at.slope, options.variables(), by_slope, steep, j);
             j = first < 0 ? next.index : (j < 0 ? first : -1);
             searches = searches && j >= 0;
             if (!team.any(searches)) break;
@@ -271,7 +275,8 @@ struct GramSteps : PassiveSystem<T, Team> {
                 replacing = leaving < 0 ? -1 : j;
             }
             searches = searches && !exchanged && !(refused && entered > 0);
-            if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
+            if (accepted && entered++ == 0 && most_entering > 1)
+                steep = max(steep, steep_part * next.value);
             if (!by_slope || !searches) continue;
             if (!foresees) exclude(j, accepted);
             searches = entered < most;

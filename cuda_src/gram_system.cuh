@@ -31,6 +31,7 @@ struct GramArrays {
     Reals u, change;     // capacity: coefficients of a projection; the correction of x
     Reals end;           // the same: the bounds that the step reaches
     decltype(GramMatrix<Team>::norm) norm;  // n: norms of the columns with the l2 penalty
+    Array kept;  // 2: the least kkt; what another method must beat, or NaN if x is not kept
     // With an l2 penalty:
     Array damping;  // n: its root in the scaled variables
     // With bounds:
@@ -43,10 +44,8 @@ struct GramArrays {
 
     /// Allocate the vectors; their bytes are computed by the host.
     __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
-        const int n = options.n, rows = options.rows(), capacity = options.capacity();
-        memory.take(residual, rows);
-        memory.take(witness, rows);
-        if constexpr (Team::is_small) memory.take(b, options.m);
+        const int n = options.variables(), rows = options.rows(), capacity = options.capacity();
+        // Lanes know the sizes of arrays by variable, so they come first.
         memory.take(c, n);
         memory.take(w, n);
         memory.take(slope, n);
@@ -55,6 +54,10 @@ struct GramArrays {
         memory.take(d, capacity);
         memory.take(u, capacity + 2);
         inverse.place(memory, capacity);
+        memory.take(kept, 2);
+        memory.take(residual, rows);
+        memory.take(witness, rows);
+        if constexpr (Team::is_small) memory.take(b, options.m);
         if (options.has_ridge()) {
             if constexpr (!Team::is_small) memory.take(norm, n);
             memory.take(damping, n);
@@ -104,7 +107,8 @@ struct GramSystem {
     long long b_stride;
     RootWeights<T> weights;
 
-    double b_scale, magnitude;  // of b, and of A x if x has to be different from 0
+    int b_shift;       // the scale of b is this power of two
+    double magnitude;  // of b, and of A x if x has to be different from 0
     NnlsStatus status;
     int nit, n_updates, n_downdates;
 
@@ -145,19 +149,28 @@ struct GramSystem {
     /// The same, scaled. Small teams keep it in memory.
     __device__ double scaled_b(int i) const {
         if constexpr (Team::is_small) return at.b[i];
-        return given_b(i) * b_scale;
+        return given_b(i) * Floating<double>::power_of_two(b_shift);
     }
 
     /// Whether row i of a residual is not the row of a fixed sum.
     __device__ bool is_data(int i) const { return !(options.has_sum() && i == options.m); }
     __device__ auto gram(int j) const {
-        return at.matrix.G.from(static_cast<long long>(options.n) * j);
+        if constexpr (Team::is_small)
+            return at.matrix.gram(j);
+        else
+            return at.matrix.G.from(static_cast<long long>(options.n) * j);
     }
     /// The square norm of column j, with its rows of the l2 penalty.
     __device__ double square_of(int j) const {
         if (at.matrix.has_gram()) return gram(j)[j] + ridge_of(j);
         const double norm = at.matrix.norm.of(j);
         return norm * norm + ridge_of(j);
+    }
+    /// A gradient over the norm of column j; 0 if the column is 0.
+    template <class Variable>
+    __device__ double per_norm(double w, Variable j) const {
+        if constexpr (Team::shares_matrix) return w * at.matrix.per_norm[j];
+        return at.norm[j] > 0 ? w / at.norm[j] : 0;
     }
     /// Let variable j, which rests at `before`, rest at a value. Ends without a barrier.
     __device__ void place(int j, double before, double value) {
@@ -183,8 +196,19 @@ struct GramSystem {
 
     /// out = A^T residual, at least for the chosen columns. Ends without a barrier.
     template <class Rows>
-    __device__ void transpose_times(const Chosen<Team>& chosen, Rows residual, Reals& out) const {
-        multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
+    __device__ auto transpose_times(const Chosen<Team>& chosen, Rows residual, Reals& out) const {
+        return multiply_columns(at.matrix, options.height(), options.n, chosen, residual, out);
+    }
+
+    /// The same for the witness, and the square norm of its data rows.
+    __device__ double transpose_witness(const Chosen<Team>& chosen, Reals& out) {
+        if constexpr (!Team::general) {
+            return team.reduce(transpose_times(chosen, at.witness, out), Called<Add<double>>());
+        } else {
+            transpose_times(chosen, at.witness, out);
+            return sum(options.rows(),
+                       [&](int i) { return is_data(i) ? at.witness[i] * at.witness[i] : 0; });
+        }
     }
 
     /// Whether this thread has element i of vectors.
@@ -209,42 +233,56 @@ struct GramSystem {
     /// sum_k |a_k x_k|.
     __device__ double size() {
         double result = 0;
-        inverse.for_each([&](auto p) { result += at.norm[variable(p)] * fabs(at.x[p]); });
-        if (options.has_bounds())
-            for_each_variable<Team>(options.n,
-                                    [&](auto j) { result += at.norm[j] * fabs(at.rest[j]); });
+        const auto add = [&](auto j, double x) { result += at.norm[j] * fabs(x); };
+        if constexpr (Team::is_small) {
+            for_each_variable<Team>(options.variables(), [&](auto j) { add(j, at.x[j]); });
+        } else {
+            inverse.for_each([&](auto p) { add(variable(p), at.x[p]); });
+            if (options.has_bounds())
+                for_each_variable<Team>(options.n, [&](auto j) { add(j, at.rest[j]); });
+        }
         return team.reduce(result, Called<Add<double>>());
     }
 
     /// out = b - A x, by sums that are `empty` at first; then minus the multiplier in the row of a
-    /// fixed sum, and -damping x in the rows of the l2 penalty. Computes x by variable. A thread
-    /// stores the elements of its rank. Ends with a barrier.
+    /// fixed sum, and -damping x in the rows of the l2 penalty. It is the residual, too. Computes x
+    /// by variable. A thread stores the elements of its rank. Ends with a barrier.
     template <class Sum>
     __device__ void make_residual(Array out, Sum empty) {
-        at.all_x.forget();
-        for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
-        team.sync();
-        inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });
-        team.sync();
+        if constexpr (!Team::is_small) {
+            for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
+            team.sync();
+            inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });
+            team.sync();
+        }
         const bool all = options.has_bounds();
-        combine(at.matrix, options.m, all ? inverse.all(options.n) : inverse.passive(),
-                all || Team::is_small ? at.all_x : at.x, empty,
-                [&](int i, const Sum& fitted) { out[i] = fitted.subtracted_from(scaled_b(i)); });
+        combine(at.matrix, at.inverse, options.m, all ? inverse.all(options.n) : inverse.passive(),
+                all ? all_x() : at.x, empty, [&](int i, const Sum& fitted) {
+                    out[i] = at.residual[i] = fitted.subtracted_from(scaled_b(i));
+                });
         if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
         if (options.has_ridge())
-            for_each_variable<Team>(options.n, [&](auto j) {
-                out[options.height() + j] = -at.damping[j] * at.all_x[j];
+            for_each_variable<Team>(options.variables(), [&](auto j) {
+                const int i = options.height() + j;
+                out[i] = at.residual[i] = -at.damping[j] * all_x()[j];
             });
         team.sync();
     }
 
+    /// x by variable. Lanes keep it so.
+    __device__ Reals& all_x() const {
+        if constexpr (Team::is_small)
+            return at.x;
+        else
+            return at.all_x;
+    }
+
     /// Convert a coefficient from scaled variables, and back; each conversion rounds once.
     __device__ T to_given(double value, int j) const {
-        return static_cast<T>(shifted(value, column_shift(j) - b_shift()));
+        return static_cast<T>(shifted(value, column_shift(j) - b_shift));
     }
     __device__ double to_scaled(double value, int j) const {
-        return shifted(value, b_shift() - column_shift(j));
+        return shifted(value, b_shift - column_shift(j));
     }
     __device__ int column_shift(int j) const { return at.matrix.column_shift[j]; }
-    __device__ int b_shift() const { return Floating<double>::exponent(b_scale); }
 };

@@ -6,51 +6,71 @@
 #include "device_teams.cuh"
 #include "gram_matrix.cuh"
 
-/// Rows are in order: neighbouring lanes then access different banks. G and the norms are scaled;
-/// entries in memory are not, unless their squares may overflow or underflow. So products
-/// with the entries are multiplied by factors, which are powers of two: this is exact.
+/// Rows are in order. Of several lanes, each reads two entries of a row at once: if n is odd, the
+/// entry after the last is 0. G and the norms are scaled; entries in memory are not, unless their
+/// squares may overflow or underflow. So products with the entries are multiplied by factors, which
+/// are powers of two: this is exact.
 template <int lanes, int each, bool general>
 struct GramMatrix<LaneTeam<lanes, each, general>> {
     using Team = LaneTeam<lanes, each, general>;
 
     NearVector<double> entries;
     int n;
-    int leading;              // distance of rows
-    NearVector<double> G;     // n x n
-    NearVector<double> norm;  // n: with the l2 penalty; not finite if an entry is not
-    NearVector<int>
-        column_shift;  // n: the scales are these powers of two; then n high words of factors
+    int leading;                   // distance of rows
+    NearVector<double> G;          // by rows; entries beyond n are 0
+    NearVector<double> norm;       // with the l2 penalty; not finite if an entry is not
+    NearVector<double> per_norm;   // 1 / norm, or 0; of a matrix that all teams share
+    NearVector<int> column_shift;  // the scales are these powers of two
+    NearVector<int> factor_words;  // high words of factors
 
     __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
-        // Odd, so that rows of neighbouring lanes start in different banks.
         n = options.n;
-        leading = lanes > 1 ? options.n | 1 : options.n;
-        memory.take(entries, leading * options.height());
-        memory.take(G, options.n * options.n);
-        memory.take(norm, options.n);
-        memory.take(column_shift, 2 * options.n);
+        leading = n;
+        if (lanes > 1) {
+            // At most two of the lanes that read neighbouring rows access the same bank.
+            leading = (n + 1) / 2 * 2;
+            if (leading % 8 == 0) leading += 2;
+        }
+        const int padded = Team::padded(n);
+        memory.take(G, padded * padded);
+        memory.take(norm, padded);
+        if (Team::shares_matrix) memory.take(per_norm, padded);
+        memory.take(column_shift, padded);
+        memory.take(factor_words, padded);
+        memory.take(entries, leading * options.height() + beyond());
     }
 
     static constexpr __device__ bool has_gram() { return true; }
+    /// Entries after the last row: a single lane reads as many columns as it has registers.
+    __device__ int beyond() const { return lanes > 1 ? 0 : Team::width - n; }
+    __device__ NearVector<double> row(int i) const { return entries.from(i * leading); }
     __device__ NearVector<double> column(int j) const { return entries.from(j); }
 
     __device__ __forceinline__ double& operator()(int i, int j) const {
         return entries[i * leading + j];
     }
+    __device__ NearVector<double> gram(int j) const { return G.from(j * Team::padded(n)); }
 
     /// The scale of column j, over the scale of its entries in memory; the product for two columns.
-    __device__ double factor(int j) const { return __hiloint2double(column_shift[n + j], 0); }
+    __device__ double factor(int j) const { return __hiloint2double(factor_words[j], 0); }
     __device__ double factor(int j, int k) const {
-        return __hiloint2double(column_shift[n + j] + column_shift[n + k] - high_word(0), 0);
+        return __hiloint2double(factor_words[j] + factor_words[k] - high_word(0), 0);
     }
-    __device__ void set_factor(int j, int shift) const { column_shift[n + j] = high_word(shift); }
+    __device__ void set_factor(int j, int shift) const { factor_words[j] = high_word(shift); }
 
   private:
     static __device__ int high_word(int exponent) { return (exponent + 1023) << 20; }
 };
 
-/// Compute the lower triangle of G. A thread has tiles of 2 x 2 entries, on and below the diagonal;
-/// if n is odd, the last row and column are in a tile twice.
+/// Entries j and j + 1 of a row, by one access for several lanes; j is even. An entry beyond the
+/// row is a number.
+template <int lanes>
+__device__ __forceinline__ double2 pair_of(NearVector<double> row, int j) {
+    if constexpr (lanes > 1) return row.pair(j);
+    return {row[j], row[j + 1]};
+}
+
+/// Compute G. A thread has tiles of 2 x 2 entries, on and below the diagonal.
 template <class Workers, class Team>
 __device__ void multiply_by_transpose(const GramMatrix<Team>& at, int height, int n) {
     const int tiles = (n + 1) / 2;
@@ -58,23 +78,20 @@ __device__ void multiply_by_transpose(const GramMatrix<Team>& at, int height, in
     for_each<Workers>(tiles * (tiles + 1) / 2, [&](int tile) {
         while ((row + 1) * (row + 2) / 2 <= tile) ++row;
         const int j = 2 * row, k = 2 * (tile - row * (row + 1) / 2);
-        const int next_j = min(j + 1, n - 1), next_k = min(k + 1, n - 1);
-        const double *of_j = &at(0, j), *of_next_j = &at(0, next_j);
-        const double *of_k = &at(0, k), *of_next_k = &at(0, next_k);
+        NearVector<double> of_j = at.entries.from(j), of_k = at.entries.from(k);
         double sum[2][2] = {{0, 0}, {0, 0}};
 #pragma unroll 2
         for (int i = 0; i < height; ++i) {
-            const double one[] = {*of_j, *of_next_j}, other[] = {*of_k, *of_next_k};
-            of_j += at.leading, of_next_j += at.leading;
-            of_k += at.leading, of_next_k += at.leading;
-            for (int p = 0; p < 2; ++p)
-                for (int q = 0; q < 2; ++q) sum[p][q] += one[p] * other[q];
+            const double2 one = pair_of<Team::size()>(of_j, 0);
+            const double2 other = pair_of<Team::size()>(of_k, 0);
+            of_j = of_j.from(at.leading), of_k = of_k.from(at.leading);
+            sum[0][0] += one.x * other.x, sum[0][1] += one.x * other.y;
+            sum[1][0] += one.y * other.x, sum[1][1] += one.y * other.y;
         }
         for (int p = 0; p < 2; ++p)
-            for (int q = 0; q < 2; ++q) {
-                const int one = p ? next_j : j, other = q ? next_k : k;
-                at.G[one * n + other] = sum[p][q];
-            }
+            for (int q = 0; q < 2; ++q)
+                if (Team::shares_matrix || max(j + p, k + q) < n)
+                    at.gram(j + p)[k + q] = at.gram(k + q)[j + p] = sum[p][q];
     });
 }
 
@@ -96,7 +113,7 @@ __device__ void multiply_by_transpose(const GramMatrix<LaneTeam<1, each, general
     }
 #pragma unroll
     for (int j = 0; j < each; ++j)
-        for (int k = 0; k <= j && j < n; ++k) at.G[j * n + k] = sum[j][k];
+        for (int k = 0; k <= j && j < n; ++k) at.gram(j)[k] = at.gram(k)[j] = sum[j][k];
 }
 
 /// Copy a matrix into shared memory, times the roots of its weights. Ends without a barrier.
@@ -151,11 +168,14 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>
         return options.has_ridge() ? shifted(variables.root_l2(j), at.column_shift[j]) : 0;
     };
     const auto square_of = [&](int j) {
-        const double square = at.G[j * n + j];
+        const double square = at.gram(j)[j];
         return options.has_ridge() ? square + damping(j) * damping(j) : square;
     };
     copy_matrix<Workers>(at, m, n, given);
-    for_each<Workers>(n, [&](int j) { at.column_shift[j] = 0; });
+    if (n < at.leading) for_each<Workers>(options.height(), [&](int i) { at(i, n) = 0; });
+    for_each<Workers>(at.beyond(), [&](int j) { at.row(options.height())[j] = 0; });
+    for_each<Workers>(options.variables(),
+                      [&](int j) { at.column_shift[j] = at.factor_words[j] = 0; });
     Workers::sync();
     for (bool changes = true; changes;) {
         if constexpr (Workers::is_small && Team::width == Team::each)
@@ -183,14 +203,17 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>
             n, [&](int j) { at(m, j) = shifted(1 / at.factor(j), at.column_shift[j] - unit); });
         Workers::sync();
     }
-    for_each<Workers>(n, [&](int j) {
 #pragma unroll 1
-        for (int k = 0; k <= j; ++k) {
-            double entry = at.G[j * n + k];
-            if (options.has_sum()) entry += at(m, j) * at(m, k);
-            at.G[j * n + k] = at.G[k * n + j] = entry * at.factor(j, k);
-        }
-        at.norm[j] = square_root(square_of(j));
+    for (int k = 0; k < options.variables(); ++k)
+        for_each_variable<Workers>(options.variables(), [&](auto j) {
+            double& entry = at.gram(k)[j];
+            if (options.has_sum() && j < n && k < n) entry += at(m, j) * at(m, k);
+            entry = j < n && k < n ? entry * at.factor(j, k) : 0;
+        });
+    for_each<Workers>(options.variables(), [&](int j) {
+        const double norm = j < n ? square_root(square_of(j)) : 0;
+        at.norm[j] = norm;
+        if constexpr (Team::shares_matrix) at.per_norm[j] = norm > 0 ? 1 / norm : 0;
     });
     Workers::sync();
 }

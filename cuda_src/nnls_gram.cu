@@ -71,11 +71,11 @@ __global__ void __launch_bounds__(scaled_columns* warp_threads, 4)
     const bool exists = j < n;
     const double penalty = exists ? systems.variables_of(which).root_l2(j) : 0;
     largest = MaxMagnitude<double>()(penalty, warp_reduce(largest, MaxMagnitude<double>()));
-    const double square = warp_reduce(squares, Add<double>()) + penalty * penalty;
+    const double given = warp_reduce(squares, Add<double>()), square = given + penalty * penalty;
+    const bool changes = is_extreme(square);
     const double scale =
-        is_extreme(square)
-            ? inverse_power_of_two(largest)
-            : Floating<double>::power_of_two(shift_of(square, systems.kind & with_sum));
+        changes ? inverse_power_of_two(largest)
+                : Floating<double>::power_of_two(shift_of(square, systems.kind & with_sum));
     squares = 0;
     double* scaled = columns + (matrix * n + j) * height;
     rows.for_each_row(true, [&](int i, double value) {
@@ -83,9 +83,10 @@ __global__ void __launch_bounds__(scaled_columns* warp_threads, 4)
         scaled[i] = value;
         squares += value * value;
     });
-    squares = warp_reduce(squares, Add<double>());
+    const double scaled_norm =
+        changes ? square_root(warp_reduce(squares, Add<double>())) : square_root(given) * scale;
     if (exists && lane_index() == 0) {
-        norm[matrix * n + j] = square_root(squares);
+        norm[matrix * n + j] = scaled_norm;
         column_shift[matrix * n + j] = Floating<double>::exponent(scale);
     }
 }
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     const NnlsResults<T>& results = Team::is_small ? results_of_thread : results_of_block;
     if (!Team::is_small && threadIdx.x == 0) results_of_block = results_of_thread;
     constexpr bool scales = Team::is_small;
-    const bool scales_once = scales && memory.matrix_bytes > 0;
+    const bool scales_once = scales && (Team::shares_matrix || memory.matrix_bytes > 0);
     if (Team::places()) {
         unsigned char* shared = dynamic_shared_memory();
         TeamMemory of_all{shared};

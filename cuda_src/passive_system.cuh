@@ -21,6 +21,8 @@ struct PassiveSystem : GramSystem<T, Team> {
 
     /// Limit on the variables that enter before x moves.
     static constexpr int most_entering = 16;
+    /// Whether the gradient is known after each step.
+    static constexpr bool knows_gradient = false;
 
     /// Begin without passive variables. Ends without a barrier.
     __device__ void restart() { inverse.clear(); }
@@ -30,9 +32,10 @@ struct PassiveSystem : GramSystem<T, Team> {
     /// without a barrier.
     __device__ void make_gradient(bool kept) {
         if (!at.matrix.has_gram()) return make_gradient_from_columns(at.w);
-        combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
-            if (!kept) at.w[j] = at.c[j] - sum;
-        });
+        combine_gram(at.matrix, at.inverse, options.n, inverse.passive(), at.x,
+                     [&](auto j, double sum) {
+                         if (!kept) at.w[j] = at.c[j] - sum;
+                     });
     }
 
     /// out = A^T (b - A x) - penalty, with all l2 penalties. Overwrites the witness.
@@ -80,13 +83,17 @@ struct PassiveSystem : GramSystem<T, Team> {
         return square_of(j) - team.reduce(fitted, Called<Add<double>>());
     }
 
-    /// Let variable j enter with the value x_j, after `project(j)`. Ends without a barrier.
-    __device__ void admit(bool, int j, double x_j, double, const Projection& column) {
+    /// Let variable j, if it `enters`, be passive, after `project(j)`. Ends without a barrier.
+    __device__ void admit(bool, int j, double, const Projection& column) {
+        inverse.append(j, at.u, column.square);
+    }
+
+    /// Let variable j, which has entered last, have a value. Ends without a barrier.
+    __device__ void set_entered(int j, double value) {
         const double w = at.w.of(j);
-        const int p = inverse.append(j, at.u, column.square);
-        by_owner<Team>(p, [&](auto i) {
-            at.x[i] = x_j;
-            at.passive_w[i] = w;
+        by_owner<Team>(inverse.length - 1, [&](auto p) {
+            at.x[p] = value;
+            at.passive_w[p] = w;
         });
     }
 

@@ -31,42 +31,6 @@
 #include "lane_team.cuh"
 #include "passive_system.cuh"
 
-/// A row of the tableau and its pivot: in shared memory, or in registers of a team of one lane.
-template <int lanes, int width>
-struct TableauRow {
-    NearVector<double> entries;
-
-    __device__ void place(TeamMemory& memory) { memory.take(entries, width + 1); }
-    __device__ __forceinline__ double& operator[](int k) const { return entries[k]; }
-    __device__ __forceinline__ double2 pair(int k) const {
-        return *reinterpret_cast<double2*>(&entries[k]);
-    }
-    __device__ __forceinline__ void set_pair(int k, double2 pair) const {
-        *reinterpret_cast<double2*>(&entries[k]) = pair;
-    }
-};
-template <int width>
-struct TableauRow<1, width> {
-    double entries[width + 1];
-
-    __device__ void place(TeamMemory&) {}
-    __device__ __forceinline__ double& operator[](int k) { return entries[k]; }
-    __device__ __forceinline__ double operator[](int k) const { return entries[k]; }
-    __device__ __forceinline__ double2 pair(int k) const { return {entries[k], entries[k + 1]}; }
-    __device__ __forceinline__ void set_pair(int k, double2 pair) {
-        entries[k] = pair.x;
-        entries[k + 1] = pair.y;
-    }
-};
-
-template <int lanes, int each, bool general>
-struct PassiveInverseArrays<LaneTeam<lanes, each, general>> {
-    TableauRow<lanes, lanes * each> row;
-
-    __device__ void place(TeamMemory& memory, int) { row.place(memory); }
-    __device__ void place(unsigned char*, unsigned char*, int) {}
-};
-
 /// The tableau, in which H is: it has the place of H in other teams.
 template <int lanes, int each, bool general>
 class PassiveInverse<LaneTeam<lanes, each, general>> {
@@ -97,17 +61,17 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
 
     /// Let no variable be passive: the tableau is G, with the l2 penalty.
     template <class Ridge>
-    __device__ void clear(NearVector<double> G, int n, Ridge ridge) {
+    __device__ void clear(const GramMatrix<Team>& matrix, Ridge ridge) {
         length = 0;
-        chosen_.bits = 0;
+        chosen_ = {0};
         Reals penalty;
-        for_each_variable<Team>(n, [&](auto i) { penalty[i] = ridge(i); });
+        const int padded = Team::padded(matrix.n);
+        for_each_variable<Team>(padded, [&](auto i) { penalty[i] = ridge(i); });
 #pragma unroll
         for (int k = 0; k < width; ++k)
             for_each_variable<Team>(width, [&](auto i) {
-                double entry = 0;
-                if (k < n && i < n) entry = G[k * n + i] + (i == k ? penalty[i] : 0);
-                rows_[i.slot][k] = entry;
+                const bool exists = k < padded && i < padded;
+                rows_[i.slot][k] = exists ? matrix.gram(k)[i] + (i == k ? penalty[i] : 0) : 0;
             });
     }
 
@@ -152,11 +116,20 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
 
     /// Let variable j enter, or leave if it is passive, after `read(j)`. A team whose tableau does
     /// not change takes part.
-    __device__ void exchange(bool changes, int j) {
+    ///
+    /// t is a further column. Its element j is `exchanged`: the gradient of a variable that enters,
+    /// or the value of a variable that leaves, less the value where it will rest. `added` is added
+    /// to what takes its place.
+    __device__ void exchange(bool changes, int j, Reals& t, double exchanged, double added) {
         const double pivot = row_[width], inverse = changes ? 1 / pivot : 0;
         Reals factor;
-        for_each_variable<Team>(
-            width, [&](auto i) { factor[i] = (i == j ? 1 - pivot : -column(j, i)) * inverse; });
+        for_each_variable<Team>(width, [&](auto i) {
+            factor[i] = (i == j ? 1 - pivot : -column(j, i)) * inverse;
+            if (i != j)
+                t[i] += factor[i] * exchanged;
+            else if (changes)
+                t[i] = inverse * exchanged + added;
+        });
 #pragma unroll
         for (int k = 0; k < width; k += 2) {
             const double2 entries = row_.pair(k);
@@ -175,7 +148,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
     static constexpr int width = Team::width;
 
     double rows_[each][width];
-    TableauRow<lanes, width> row_;
+    TeamRow<lanes, width> row_;
     Chosen<Team> chosen_;
 };
 
@@ -186,14 +159,18 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
     : GramSystem<T, LaneTeam<lanes, each, general>> {
     using Team = LaneTeam<lanes, each, general>;
     using Base = GramSystem<T, Team>;
-    using Base::place, Base::ridge, Base::team, Base::options, Base::at, Base::inverse;
+    using Base::place, Base::ridge, Base::rest, Base::team, Base::options, Base::at, Base::inverse;
 
     /// After each variable, the gradient of all others is known.
-    static constexpr int most_entering = 1;
+    static constexpr int most_entering = 1, width = Team::width;
+    static constexpr bool knows_gradient = true;
 
     __device__ void restart() {
-        inverse.clear(at.matrix.G, options.n, [&](int j) { return ridge(j); });
-        for_each_variable<Team>(options.n, [&](auto j) { at.w[j] = at.c[j]; });
+        inverse.clear(at.matrix, [&](int j) { return ridge(j); });
+        for_each_variable<Team>(options.variables(), [&](auto j) {
+            at.w[j] = at.c[j];
+            at.x[j] = rest(j);
+        });
     }
 
     __device__ void make_gradient(bool) {}
@@ -210,11 +187,11 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
         return inverse.pivot();
     }
 
-    __device__ void admit(bool enters, int j, double x_j, double before, const Projection&) {
-        exchange(enters, j, at.w.of(j), before);
-        by_owner<Team>(j, [&](auto i) {
-            if (enters) at.x[i] = x_j;
-        });
+    __device__ void admit(bool enters, int j, double before, const Projection&) {
+        inverse.exchange(enters, j, at.w, at.w.of(j), before);
+    }
+    __device__ void set_entered(int j, double value) {
+        by_owner<Team>(j, [&](auto i) { at.x[i] = value; });
     }
 
     /// The solution is beyond the bound, or next to it: `end` would take registers.
@@ -224,15 +201,18 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
     __device__ void dismiss(int j, double value, double) {
         const int any = max(j, 0);
         inverse.read(team, any);
-        exchange(j >= 0, any, at.w.of(any) - value, 0);
+        inverse.exchange(j >= 0, any, at.w, at.w.of(any) - value, 0);
+        by_owner<Team>(j, [&](auto i) { at.x[i] = value; });
     }
 
     __device__ void move(bool moves, int j, double before, double value) {
         inverse.read(team, j);
         if (!moves) return;
         place(j, before, value);
-        for_each_variable<Team>(
-            options.n, [&](auto i) { at.w[i] -= inverse.column(j, i) * (value - before); });
+        by_owner<Team>(j, [&](auto i) { at.x[i] = value; });
+        for_each_variable<Team>(options.variables(), [&](auto i) {
+            at.w[i] -= inverse.column(j, i) * (value - before);
+        });
     }
 
     /// A step that `corrects` x is along the gradient of the passive variables.
@@ -240,13 +220,13 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
         if (corrects)
             inverse.multiply(team, at.passive_w, at.d);
         else
-            for_each_variable<Team>(Team::width, [&](auto p) { at.d[p] = at.w[p] - at.x[p]; });
+            for_each_variable<Team>(width, [&](auto p) { at.d[p] = at.w[p] - at.x[p]; });
     }
     __device__ void keep_part(int, double) {}
 
     /// `along` is the product of the tableau and the passive part of the sum's row.
     __device__ void shift_goal(double shift) {
-        for_each_variable<Team>(options.n, [&](auto j) {
+        for_each_variable<Team>(options.variables(), [&](auto j) {
             const double own = inverse.passive().has(j) ? 0 : at.sum_row[j];
             at.w[j] -= shift * (at.along[j] + own);
         });
@@ -255,19 +235,5 @@ struct PassiveSystem<T, LaneTeam<lanes, each, general>>
     __device__ void renew_goal() {
         inverse.multiply(team, at.w, at.d);
         inverse.for_each([&](auto p) { at.w[p] = at.x[p] + at.d[p]; });
-    }
-
-  private:
-    /// Let variable j enter or leave after `read(j)`: exchange its gradient, or its value less the
-    /// value where it will rest, for 0. `added` is added to what it gets.
-    __device__ void exchange(bool changes, int j, double exchanged, double added) {
-        const double part = changes ? exchanged / inverse.pivot() : 0;
-        for_each_variable<Team>(options.n, [&](auto i) {
-            if (i != j)
-                at.w[i] -= inverse.column(j, i) * part;
-            else if (changes)
-                at.w[i] = part + added;
-        });
-        inverse.exchange(changes, j);
     }
 };

@@ -42,6 +42,10 @@ struct Vector {
         else
             return static_cast<T*>(__cvta_shared_to_generic(first))[i];
     }
+    /// Elements i and i + 1 of double; i is even.
+    __device__ __forceinline__ double2& pair(int i) const {
+        return reinterpret_cast<double2&>((*this)[i]);
+    }
     /// Element i, which is the same for all members.
     __device__ __forceinline__ T of(int i) const { return (*this)[i]; }
     __device__ __forceinline__ Vector from(long long i) const {
@@ -126,14 +130,17 @@ __device__ __forceinline__ long long aligned_bytes(long long bytes) {
     return (bytes + alignment_of_arrays - 1) / alignment_of_arrays * alignment_of_arrays;
 }
 
-/// Memory of a team, from which arrays are allocated in order.
+/// Memory of a team, from which arrays are allocated in order. The compiler knows the addresses
+/// that follow arrays of known sizes.
 struct TeamMemory {
-    unsigned char* next;
+    unsigned char* first;
+    long long used = 0;
 
     template <class T, class Address>
     __device__ void take(Vector<T, Address>& vector, long long count) {
-        vector = Vector<T, Address>::at(reinterpret_cast<T*>(next));
-        next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
+        const long long before = used / static_cast<long long>(sizeof(T));
+        vector = Vector<T, Address>::at(reinterpret_cast<T*>(first)).from(before);
+        used += aligned_bytes(count * static_cast<long long>(sizeof(T)));
     }
     /// Registers need no memory.
     template <class T, class Team>

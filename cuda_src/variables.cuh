@@ -94,7 +94,7 @@ __device__ __forceinline__ Real bound_distance(Real x, Real lower, Real upper) {
 /// x, or the bound that it is beyond.
 template <class Real>
 __device__ __forceinline__ Real clipped(Real x, Real lower, Real upper) {
-    return x > lower ? (x < upper ? x : upper) : lower;
+    return x > lower ? (upper < x ? upper : x) : lower;
 }
 
 /// The first resting place of a variable: the feasible value next to 0. If its column is zero, the

@@ -9,6 +9,7 @@
 struct SerialTeam {
     static constexpr int each = 1;
     static constexpr bool is_small = false, general = true, foresees = false;
+    static constexpr bool shares_matrix = false;
 
     using Reals = Vector<double>;
 

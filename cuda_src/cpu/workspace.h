@@ -15,7 +15,7 @@ class Workspace {
         unsigned char* const origin = reinterpret_cast<unsigned char*>(alignment_of_arrays);
         TeamMemory measured{origin};
         place(measured);
-        memory_ = static_cast<unsigned char*>(std::malloc(measured.next - origin + 1));
+        memory_ = static_cast<unsigned char*>(std::malloc(measured.used + 1));
         TeamMemory memory{memory_};
         if (memory_ != nullptr) place(memory);
     }

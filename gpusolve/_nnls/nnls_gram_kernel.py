@@ -23,10 +23,12 @@ from .launch_arguments import (
 )
 from .nnls_qr_kernel import allocate_workspace
 
-LANES = {1: 4, 4: 2, 8: 2, 32: 1}
-"""Lanes of a warp that may solve a system: how many, and the most variables of each."""
-ROWS_OF_LANE = 16
-"""The most rows of each of these lanes."""
+LANES = (1, 4, 16), (4, 2, 64), (4, 4, 128), (8, 2, 128), (32, 1, 512)
+"""Lanes of a warp that may solve a system: how many, the most variables of each, and
+the most rows of a system."""
+MOST_VARIABLES = 2
+"""The most variables of each of several lanes, unless problems are plain and have the
+same matrix: registers."""
 LANE_THREADS, LANE_BLOCKS = 128, 3
 """The threads of a block whose teams are lanes, and the most blocks that registers
 allow. In ``device_teams.cuh``, teams of more than 8 variables and general teams have 2
@@ -66,8 +68,15 @@ class Team(NamedTuple):
     name: str
     threads: int
     """Of a block."""
-    teams: int = 1
-    """Of a block."""
+    lanes: int = 0
+    """Of a warp, unless the team is larger."""
+    each: int = 1
+    """The most variables of a lane."""
+
+    @property
+    def teams(self) -> int:
+        """Teams of a block."""
+        return self.threads // self.lanes if self.lanes else 1
 
     @property
     def is_grid(self) -> bool:
@@ -77,7 +86,16 @@ class Team(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether the team scales its matrix itself, in shared memory."""
-        return self.teams > 1
+        return self.lanes > 0
+
+    @property
+    def shares_matrix(self) -> bool:
+        """Whether all teams always have the same matrix."""
+        return self.lanes > 1 and self.each > MOST_VARIABLES
+
+    def padded(self, n: int) -> int:
+        """Entries of arrays by variable."""
+        return self.lanes * self.each if self.shares_matrix else n
 
     @property
     def has_near_vectors(self) -> bool:
@@ -135,13 +153,18 @@ class Layout(NamedTuple):
     workspace: int
 
 
-def teams_for(size: Size, few: bool) -> list[Team]:
+def teams_for(size: Size, few: bool, shared_matrix: bool) -> list[Team]:
     """Teams for systems of this size, of which there are `few`; the best first."""
     m, n = size.height, size.n
+    most = max(each for _, each, _ in LANES)
+    if size.kind or not shared_matrix:
+        most = MOST_VARIABLES
+    form = "" if size.kind else ", false"  # the kernel of plain problems is smaller
     teams = [
-        Team(lane_team(lanes, each, size.kind), LANE_THREADS, LANE_THREADS // lanes)
-        for lanes, each in LANES.items()
-        if n <= lanes * each and m <= ROWS_OF_LANE * lanes
+        Team(f"LaneTeam<{lanes}, {each}{form}>", LANE_THREADS, lanes, each)
+        for lanes, each, rows in LANES
+        if n <= lanes * each and m <= rows
+        if lanes == 1 or each <= most
     ]
     if size.capacity >= GRID_VARIABLES and few:
         teams.append(Team("GridTeam", 256))
@@ -149,27 +172,34 @@ def teams_for(size: Size, few: bool) -> list[Team]:
     return [*teams, Team("BlockTeam", threads), Team("FarBlockTeam", threads)]
 
 
-def lane_team(lanes: int, each: int, kind: int) -> str:
-    """The name of a team of lanes; the kernel of plain problems is smaller."""
-    form = "" if kind else ", false"
-    return f"LaneTeam<{lanes}, {each}{form}>"
-
-
 def arrays_of(team: Team, size: Size) -> list[int]:
     """Bytes of the arrays of a team in memory, without matrices and the inverse."""
-    n, kind, capacity = size.n, size.kind, size.capacity
-    arrays = [8 * size.rows] * 2 + [8 * n]
+    n, kind, capacity, rows = size.n, size.kind, size.capacity, size.rows
+    if team.is_small:
+        n = team.padded(n)
+        rows += (n - size.n) * bool(kind & RIDGE)
+    arrays = [8 * rows] * 2 + [8 * n, 16]
     of_ridge = 1 if team.is_small else 2
     arrays += [8 * n] * (of_ridge * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
     arrays += [8 * n, 8] * bool(kind & SUM)
     if team.is_small:
         arrays.append(8 * size.m)
-        lanes = team.threads // team.teams
-        arrays += [8 * (lanes * LANES[lanes] + 1)] * (lanes > 1)
+        arrays += [8 * (team.lanes * team.each + 1)] * (team.lanes > 1)
     else:
         arrays += [8 * n] * 2 + [8 * capacity] * 3 + [8 * (capacity + 2)]
         arrays.append(4 * capacity)
     return arrays
+
+
+def matrix_of(team: Team, size: Size) -> list[int]:
+    """Bytes of the arrays of a matrix that lanes have; see ``lane_matrix.cuh``."""
+    n, padded = size.n, team.padded(size.n)
+    others = [8 * padded] * (1 + team.shares_matrix) + [4 * padded] * 2
+    if team.lanes == 1:
+        return [8 * (n * size.height + team.each - n), 8 * n * n, *others]
+    leading = round_up(n, 2)
+    leading += 2 * (leading % 8 == 0)
+    return [8 * leading * size.height, 8 * padded * padded, *others]
 
 
 def spread_over_banks(bytes: int, team: Team) -> int:
@@ -177,7 +207,7 @@ def spread_over_banks(bytes: int, team: Team) -> int:
 
     They are an odd multiple of what a double of each lane needs.
     """
-    of_lanes = 8 * LANE_THREADS // team.teams
+    of_lanes = 8 * team.lanes
     return of_lanes * (ceil_div(bytes, of_lanes) | 1)
 
 
@@ -200,11 +230,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     arrays = arrays_of(team, size)
     matrix = 0
     if team.is_small:
-        n = size.n
-        # The stride of rows is odd if several lanes access neighbouring rows.
-        leading = n | 1 if team.teams < LANE_THREADS else n
-        sizes = [8 * leading * size.height, 8 * n * n, 8 * n, 8 * n]
-        matrix = sum(round_up(length, ALIGNMENT) for length in sizes)
+        matrix = sum(round_up(length, ALIGNMENT) for length in matrix_of(team, size))
     matrix_bytes = matrix * scales_once
     vectors = (
         sum(round_up(length, ALIGNMENT) for length in arrays) + matrix - matrix_bytes
@@ -237,7 +263,7 @@ def choose(
     Of several small teams, the team with the most systems on a multiprocessor; if two
     have as many, the team that has more warps for them.
     """
-    teams = teams_for(size, few)
+    teams = teams_for(size, few, shared_matrix)
     layouts = [layout_of(team, size, shared_matrix, limit) for team in teams]
     fitting = [
         (team, layout)

@@ -29,7 +29,7 @@ from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, q
 pytestmark = [needs_emulator, pytest.mark.usefixtures("emulated")]
 
 BARRIER = re.compile(
-    r"(__sync(threads|warp)\(\w*\)|(team\.|Workers::)sync\(\)|[\w.]+\.wait\(\));"
+    r"(__sync(threads|warp)\(\w*\)|(team\.|Team::|Workers::)sync\(\)|[\w.]+\.wait\(\));"
 )
 COMMENT = re.compile(r"//[^\n]*")
 FUNCTION = re.compile(
@@ -47,7 +47,7 @@ GRAM_KERNEL = (
     "gram_solver.cuh",
     "gram_steps.cuh",
     "gram_system.cuh",
-    "lane_matrix.cuh",
+    "lane_team.cuh",
     "passive_inverse.cuh",
     "passive_system.cuh",
     "tableau.cuh",

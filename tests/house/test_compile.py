@@ -135,7 +135,7 @@ def test_teams_of_launcher_and_kernel_have_the_same_threads(
     size: tuple[int, int],
 ) -> None:
     source = (source_directory() / "device_teams.cuh").read_text()
-    teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size), 1)
+    teams = nnls_gram_kernel.teams_for(nnls_gram_kernel.Size(*size), True, True)
     for team in teams:
         name, _, lanes = team.name.partition("<")
         # A far block has the threads of a block.

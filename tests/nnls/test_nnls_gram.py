@@ -36,10 +36,10 @@ from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams
 Array = NDArray[Any]
 
 TEAMS = {
-    "a lane": Team("LaneTeam<1, 4>", 128, 128),
-    "4 lanes": Team("LaneTeam<4, 2>", 128, 32),
-    "8 lanes": Team("LaneTeam<8, 2>", 128, 16),
-    "warp": Team("LaneTeam<32, 1>", 128, 4),
+    "a lane": Team("LaneTeam<1, 4>", 128, 1, 4),
+    "4 lanes": Team("LaneTeam<4, 2>", 128, 4, 2),
+    "8 lanes": Team("LaneTeam<8, 2>", 128, 8, 2),
+    "warp": Team("LaneTeam<32, 1>", 128, 32),
     "block": Team("BlockTeam", 64),
     "far block": Team("FarBlockTeam", 64),
     "grid": Team("GridTeam", 64),
@@ -50,7 +50,7 @@ EACH_TEAM += [("8 lanes", np.float32), ("block", np.float32)]
 
 LANES = ("a lane", "4 lanes", "8 lanes", "warp")
 """Teams that let one variable enter at a time: other teams take other steps."""
-SMALL = (5, 3)
+SMALL = (4, 3)
 EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float64)}
 
 
@@ -206,15 +206,22 @@ def test_large_repairs_have_memory_only_if_they_are_needed(
 
 def test_team_for_each_size() -> None:
     def chosen(
-        m: int, n: int, systems: int = 1000, limit: int = 225 * 1024, kind: int = 0
+        m: int,
+        n: int,
+        systems: int = 1000,
+        limit: int = 225 * 1024,
+        kind: int = 0,
+        shared: bool = False,
     ) -> str:
-        return choose(Size(m, n, kind), systems < 5, False, limit)[0].name
+        return choose(Size(m, n, kind), systems < 5, shared, limit)[0].name
 
     assert chosen(3, 3) == "LaneTeam<1, 4, false>"
     assert chosen(33, 3) == "LaneTeam<4, 2, false>"
     assert chosen(16, 8) == "LaneTeam<4, 2, false>"
-    assert chosen(60, 8) == "LaneTeam<8, 2, false>"  # as many systems, by more warps
-    assert chosen(30, 10) == "LaneTeam<8, 2, false>"
+    assert chosen(30, 10) == "LaneTeam<8, 2, false>"  # as many systems, by more warps
+    assert chosen(30, 10, shared=True) == "LaneTeam<4, 4, false>"
+    assert chosen(64, 16, shared=True) == "LaneTeam<4, 4, false>"
+    assert chosen(64, 16, kind=1, shared=True) == "LaneTeam<8, 2>"
     assert chosen(30, 10, kind=nnls_gram_kernel.BOUNDS) == "LaneTeam<8, 2>"
     assert chosen(64, 32) == "LaneTeam<32, 1, false>"
     assert chosen(64, 32, limit=20_000) == "BlockTeam"
@@ -222,7 +229,7 @@ def test_team_for_each_size() -> None:
     assert chosen(5000, 2000) == "BlockTeam"
     assert chosen(9000, 2000) == "FarBlockTeam"
     assert chosen(5000, 2000, systems=1) == "GridTeam"
-    assert teams_for(Size(2, 10_000), True)[0].name == "BlockTeam"
+    assert teams_for(Size(2, 10_000), True, False)[0].name == "BlockTeam"
 
 
 def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> None:
@@ -328,6 +335,19 @@ def test_powers_of_two_on_columns_change_no_bit(
         assert_array_equal(found.dual, np.ldexp(expected.dual, powers))
         for name in (*COUNTS, "rnorm", "kkt"):
             assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("team", ["a lane", "8 lanes", "block"])
+def test_a_certificate_counts_what_resting_variables_fit(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
+) -> None:
+    """It is relative to |b| and to the size of A x, if x must not be 0."""
+    use(team, monkeypatch)
+    column, b = rng.random((5, 6, 1)), rng.random((5, 6))
+    A = column * [1.0, -1.0]  # so that A x is 0
+    given = {"A": A, "b": b, "bounds": (50.0, 60.0)}
+    found, expected = (run(**given, maxiter=0) for run in (solve, serial))
+    assert_allclose(found.kkt, expected.kkt, rtol=1e-12)
 
 
 @pytest.mark.parametrize("team", ["a lane", "8 lanes", "block"])

@@ -95,7 +95,7 @@ def all_sources() -> list[Source]:
 def _sources_of_nnls_gram(numbers: list[str]) -> Iterator[Source]:
     """The kernels for each team: few large systems, and many small systems."""
     sizes = Size(2000, 2000), Size(3, 3), Size(3, 3, BOUNDS)
-    teams = (team.name for size in sizes for team in teams_for(size, True))
+    teams = (team.name for size in sizes for team in teams_for(size, True, True))
     for team in dict.fromkeys(teams):
         yield plain("nnls_gram", (f"nnls_gram<{number}, {team}>" for number in numbers))
     yield plain("nnls_gram", (f"scale_columns<{number}>" for number in numbers))
