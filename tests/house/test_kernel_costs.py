@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from backends import needs_emulator
 from kernel_costs import (
@@ -24,9 +27,15 @@ from kernel_costs import (
     written_compiler,
     written_rows,
 )
+from numpy.random import Generator
 from together import together
 
+import gpusolve
 from gpusolve import emulator
+
+# The emulator's own device has less shared memory than the H200 of the page.
+from gpusolve._emulator._device import SHARED_MEMORY
+from gpusolve._emulator._gpu import DEVICES
 
 CALLS = all_calls()
 
@@ -130,3 +139,45 @@ def test_a_worse_kernel_is_reported(copied_sources: Path, mutation: str) -> None
     written = written_rows()[call.name]
     reported = changes(written, rows_of(call, report_of(call)), True)
     assert any(change in one for one in reported), reported
+
+
+PAGE = Path(__file__).parents[2] / "benchmarks" / "results" / "costs.md"
+
+SYSTEMS: dict[str, Callable[[Generator], Any]] = {
+    "64 x 16, one matrix, 64 uniform random systems": lambda rng: (
+        rng.random((64, 16)),
+        rng.random((64, 64)),
+    ),
+    "64 x 16, one matrix, 2,048 uniform random systems": lambda rng: (
+        rng.random((64, 16)),
+        rng.random((2048, 64)),
+    ),
+    "64 x 16, one matrix, the first 512 systems of `gpu_calls.py`": lambda rng: (
+        rng.standard_normal((64, 16)),
+        rng.standard_normal((512, 64)),
+    ),
+    "30 x 10, 128 normal systems": lambda rng: (
+        rng.standard_normal((128, 30, 10)),
+        rng.standard_normal((128, 30)),
+    ),
+    "3 x 3, 512 uniform random systems": lambda rng: (
+        rng.random((512, 3, 3)),
+        rng.random((512, 3)),
+    ),
+}
+
+
+@pytest.mark.skipif(compiler_name() != written_compiler(), reason="another compiler")
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_instructions_of_small_systems_are_those_of_the_page(
+    name: str, emulated: None
+) -> None:
+    A, b = SYSTEMS[name](np.random.default_rng(0))
+    memory = SHARED_MEMORY.to(DEVICES["H200"].shared_bytes)
+    with memory, emulator.profile() as report:
+        assert not gpusolve.nnls(A, b, method="gram").status.any()
+    found = sums_of(report)["instructions"] / len(b)
+    row = rf"\| NNLS, {re.escape(name)}: for a system \| ([\d,]+) \|"
+    written = re.search(row, PAGE.read_text())
+    assert written is not None, f"{PAGE.name} lacks {name}"
+    assert found == pytest.approx(int(written[1].replace(",", "")), rel=0.02)
