@@ -36,7 +36,7 @@ OPTIONS = {"x86-64-v3": ("-march=x86-64-v3", "-DGPUSOLVE_X86_64_V3")}
 
 SEPARATE = {
     "team.cuh": (
-        "::at(reinterpret_cast<T*>(next));",
+        "::at(reinterpret_cast<T*>(first)).from(before);",
         "::at(static_cast<T*>(malloc(count * sizeof(T))));",
     ),
     "certified_system.cuh": (
