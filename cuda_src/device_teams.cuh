@@ -14,8 +14,8 @@ struct LaneTeam {
     static constexpr int threads = 128, blocks = general_ || width > 8 ? 2 : 3;
     static constexpr int memories_of_block = threads / lanes;
     static constexpr bool is_small = true, general = general_, has_near_vectors = true;
-    // With more variables of a lane, all teams have the same matrix: registers.
-    static constexpr bool shares_matrix = lanes > 1 && each > 2;
+    // With more variables of a lane, plain problems have the same matrix: registers.
+    static constexpr bool shares_matrix = lanes > 1 && each > 2 && !general;
     static constexpr bool foresees = false;                  // the variable that enters next
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share the factors of columns
 

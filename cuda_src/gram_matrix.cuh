@@ -29,13 +29,13 @@ struct GramOptions {
 
     /// Rows of the matrix: the given rows, and the row of a fixed sum.
     __device__ int height() const { return m + (has_sum() ? 1 : 0); }
-    /// Entries of arrays by variable; those beyond n are 0.
+    /// The same, and the rows of the l2 penalty.
+    __device__ int rows() const { return height() + (has_ridge() ? n : 0); }
+    /// Entries of arrays by variable; those beyond n are 0. Only plain problems have them.
     __device__ int variables() const {
         if constexpr (Team::is_small) return Team::padded(n);
         return n;
     }
-    /// Rows of the matrix and of the l2 penalty.
-    __device__ int rows() const { return height() + (has_ridge() ? variables() : 0); }
     __device__ int capacity() const { return min(rows(), n); }
 };
 

@@ -34,8 +34,8 @@ struct GramSolver : GramResidual<T, Team> {
         });
         for_each_variable<Team>(options.variables(), [&](auto j) {
             norms += at.matrix.norm[j];
-            const bool has_numbers = j < options.n && (options.has_ridge() || options.has_bounds());
-            if (has_numbers && !variables.are_finite(j)) norms = Floating<double>::infinity();
+            if ((options.has_ridge() || options.has_bounds()) && !variables.are_finite(j))
+                norms = Floating<double>::infinity();
         });
         largest = team.reduce(largest, Called<MaxMagnitude<double>>());
         norms = team.reduce(norms, Called<Add<double>>());
@@ -72,7 +72,7 @@ struct GramSolver : GramResidual<T, Team> {
                     j, 0,
                     first_rest(at.norm.of(j), at.penalties.of(j), at.lower.of(j), at.upper.of(j)));
             if constexpr (Team::is_small)
-                for_each_variable<Team>(options.variables(), [&](auto j) { at.x[j] = at.rest[j]; });
+                for_each_variable<Team>(options.n, [&](auto j) { at.x[j] = at.rest[j]; });
             magnitude += size();
         }
         return finite;
@@ -82,28 +82,25 @@ struct GramSolver : GramResidual<T, Team> {
     /// barrier if there are any.
     __device__ void scale_variables(const Variables& variables) {
         if (options.has_ridge())
-            for_each_variable<Team>(options.variables(), [&](auto j) {
-                const double given = j < options.n ? variables.root_l2(j) : 0;
-                const double damping = shifted(given, column_shift(j));
+            for_each_variable<Team>(options.n, [&](auto j) {
+                const double damping = shifted(variables.root_l2(j), column_shift(j));
                 at.damping[j] = damping;
                 if constexpr (Team::is_small) return;
                 const double norm = at.matrix.norm[j];
                 at.norm[j] = square_root(norm * norm + damping * damping);
             });
         if (options.has_bounds())
-            for_each_variable<Team>(options.variables(), [&](auto j) {
-                at.lower[j] = at.upper[j] = at.rest[j] = at.penalties[j] = 0;
-                if (j >= options.n) return;
+            for_each_variable<Team>(options.n, [&](auto j) {
                 at.lower[j] = to_scaled(variables.lower(j), j);
                 at.upper[j] = to_scaled(variables.upper(j), j);
+                at.rest[j] = 0;
                 at.penalties[j] = min(shifted(variables.l1(j), column_shift(j) + b_shift),
                                       Floating<double>::largest() / 16);
             });
         if (options.has_sum()) {
             const int unit = sum_shift(at.matrix.column_shift, options.n);
-            for_each_variable<Team>(options.variables(), [&](auto j) {
-                at.sum_row[j] = j < options.n ? shifted(1.0, column_shift(j) - unit) : 0;
-            });
+            for_each_variable<Team>(
+                options.n, [&](auto j) { at.sum_row[j] = shifted(1.0, column_shift(j) - unit); });
             if (Team::rank() == 0) at.total[0] = shifted(variables.sum(), b_shift - unit);
             team.sync();
         }

@@ -262,7 +262,7 @@ struct GramSystem {
                 });
         if (options.has_sum() && owns(options.m)) out[options.m] = at.residual[options.m];
         if (options.has_ridge())
-            for_each_variable<Team>(options.variables(), [&](auto j) {
+            for_each_variable<Team>(options.n, [&](auto j) {
                 const int i = options.height() + j;
                 out[i] = at.residual[i] = -at.damping[j] * all_x()[j];
             });

@@ -207,7 +207,7 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>
     for (int k = 0; k < options.variables(); ++k)
         for_each_variable<Workers>(options.variables(), [&](auto j) {
             double& entry = at.gram(k)[j];
-            if (options.has_sum() && j < n && k < n) entry += at(m, j) * at(m, k);
+            if (options.has_sum()) entry += at(m, j) * at(m, k);
             entry = j < n && k < n ? entry * at.factor(j, k) : 0;
         });
     for_each<Workers>(options.variables(), [&](int j) {

@@ -174,11 +174,8 @@ def teams_for(size: Size, few: bool, shared_matrix: bool) -> list[Team]:
 
 def arrays_of(team: Team, size: Size) -> list[int]:
     """Bytes of the arrays of a team in memory, without matrices and the inverse."""
-    n, kind, capacity, rows = size.n, size.kind, size.capacity, size.rows
-    if team.is_small:
-        n = team.padded(n)
-        rows += (n - size.n) * bool(kind & RIDGE)
-    arrays = [8 * rows] * 2 + [8 * n, 16]
+    n, kind, capacity = team.padded(size.n), size.kind, size.capacity
+    arrays = [8 * size.rows] * 2 + [8 * n, 16]
     of_ridge = 1 if team.is_small else 2
     arrays += [8 * n] * (of_ridge * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
     arrays += [8 * n, 8] * bool(kind & SUM)

@@ -644,7 +644,7 @@ def nnls_in_regions(regions: int, settings: Settings) -> Call:
 
 TEAMS = {
     "a lane": (Team("LaneTeam<1, 4>", 128, 1, 4), 3, 3),
-    "8 lanes": (Team("LaneTeam<8, 2>", 128, 8, 2), 30, 10),
+    "8 lanes": (Team("LaneTeam<8, 2>", 128, 8, 2), 30, 12),
     "warps": (Team("LaneTeam<32, 1>", 128, 32), 30, 20),
     "blocks": (Team("BlockTeam", 128), 60, 40),
     "the grid": (Team("GridTeam", 128), 24, 16),
